@@ -1,0 +1,1 @@
+"""What the gateway, the router and the worker share."""

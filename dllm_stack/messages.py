@@ -1,0 +1,125 @@
+"""What travels through Redis, as typed messages in MessagePack.
+
+    gateway --Job--> queue --Claim / Cancel--> worker --Reply--> gateway
+
+A worker also publishes a `WorkerCard` with every heartbeat.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dllm_stack.outcomes import Outcome, Problem
+
+
+class ChatPrompt(msgspec.Struct, frozen=True, tag="chat"):
+    """Messages as OpenAI's roles and text; the worker renders the model's chat template."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None = None
+
+
+class TextPrompt(msgspec.Struct, frozen=True, tag="text"):
+    """Text taken as it is: no template, no special tokens added."""
+
+    text: str
+
+
+class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
+    ids: list[int]
+
+
+Prompt = ChatPrompt | TextPrompt | TokenPrompt
+
+
+class Decoding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a block-diffusion engine honours. Greedy always: block decoding is argmax."""
+
+    max_tokens: int | None = None  # None: up to the model's context
+    stop: list[str] = []
+    stop_token_ids: list[int] = []
+    ignore_eos: bool = False
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One generation. Immutable: what changes (attempt, worker, blocks sent) lives in the queue."""
+
+    id: str  # 32 hex digits
+    pool: str
+    gateway: str
+    prompt: Prompt
+    decoding: Decoding = Decoding()
+    # A streamed job whose first block was sent cannot be run again from the start.
+    stream: bool = False
+
+
+class Claim(msgspec.Struct, frozen=True, tag="claim"):
+    """Router to worker: run this job. `attempt` is the fencing number, from 1."""
+
+    job: Job
+    attempt: int
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """To a worker: stop this job, whatever its attempt, and finish it as cancelled."""
+
+    job_id: str
+
+
+Command = Claim | Cancel
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """Newly committed tokens of one job: usually a block, fewer at either end of an answer.
+
+    `text` may lag behind `token_ids`: an unfinished character or a possible stop string is held back.
+    """
+
+    text: str
+    token_ids: list[int]
+    prompt_tokens: int
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The last reply of a job."""
+
+    outcome: Outcome
+    finish_reason: str | None = None  # "stop" or "length", when completed
+    matched_stop: str | int | None = None  # the stop string or token id that ended it
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0  # prompt tokens found in the engine's prefix cache
+    problem: Problem | None = None
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One entry of a gateway's reply stream. Stale attempts and repeated `seq` are dropped."""
+
+    job_id: str
+    attempt: int
+    seq: int  # from 0 within an attempt
+    block: Block | None = None
+    end: End | None = None
+
+
+class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker knows of its model, from the checkpoint and the engine."""
+
+    name: str  # also the pool
+    context_length: int  # tokens, prompt and answer together
+    block_size: int  # tokens committed at a time; 1 for an autoregressive model
+    algorithm: str | None  # the dLLM decoding algorithm; None for an autoregressive model
+    created: int  # Unix seconds, for /v1/models
+
+
+class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    pool: str
+    slots: int  # requests its engine may run at once; 0 while it loads or drains
+    state: str  # loading | ready | draining
+    model: ModelCard | None = None  # None until known
+
+
+encode = msgspec.msgpack.Encoder().encode

@@ -1,0 +1,126 @@
+"""Every setting of every service, in one place.
+
+Read from, later ones winning: the defaults below, a YAML file (`--config` or DLLM_CONFIG), and
+environment variables such as DLLM_REDIS__URL or DLLM_GATEWAY__PORT. An unknown or impossible value
+stops the service at start with the setting's name.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RedisSettings(_Group):
+    url: str = Field("redis://127.0.0.1:6379/0", description="Redis >= 7 or Valkey.")
+    timeout_s: float = Field(2.0, gt=0, description="Limit of one command, connecting included.")
+
+
+class QueueSettings(_Group):
+    max_waiting_jobs: int = Field(1000, ge=1, description="Jobs waiting in one pool; the next gets a 429.")
+    max_waiting_bytes: int = Field(256 << 20, ge=1, description="Bytes of waiting jobs in one pool.")
+    max_attempts: int = Field(3, ge=1, description="Workers a job may lose before it fails.")
+    heartbeat_s: float = Field(1.0, gt=0, description="Period of a worker's and a gateway's heartbeat.")
+    heartbeat_ttl_s: float = Field(5.0, gt=0, description="Silence after which either counts as dead.")
+    worker_grace_s: float = Field(
+        120.0, ge=0, description="How long a pool that lost its last worker still takes jobs; then 503."
+    )
+
+
+class GatewaySettings(_Group):
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    request_timeout_s: float = Field(600.0, gt=0, description="Deadline of a request, waiting included.")
+    max_body_bytes: int = Field(4 << 20, ge=1)
+    reply_grace_s: float = Field(
+        10.0, ge=0, description="How long running streams outlive an unreachable Redis."
+    )
+    drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for open requests.")
+
+
+class RouterSettings(_Group):
+    host: str = "127.0.0.1"
+    port: int = Field(8001, ge=0, le=65535, description="Health and metrics.")
+    poll_s: float = Field(0.5, gt=0, description="Longest sleep between two dispatch rounds.")
+
+
+class WorkerSettings(_Group):
+    host: str = "127.0.0.1"
+    port: int = Field(8002, ge=0, le=65535, description="Health and metrics.")
+    model: str = Field("tiny-llada2", description="A name in configs/models, or the path of such a file.")
+    profile: str = Field("cpu-dev", description="A name in configs/profiles, or the path of such a file.")
+    checkpoint: str | None = Field(
+        None, description="Overrides the model file's checkpoint: a folder or a hub id."
+    )
+    engine_url: str | None = Field(
+        None, description="Attach to a running SGLang server instead of starting one."
+    )
+    engine_args: list[str] = Field([], description="More sglang.launch_server arguments, placed last.")
+    start_timeout_s: float = Field(1800.0, gt=0, description="Loading longer than this restarts the engine.")
+    stall_s: float = Field(60.0, gt=0, description="An engine silent this long on a running job is restarted.")
+    drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for running jobs.")
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix="DLLM_", env_nested_delimiter="__", extra="forbid", frozen=True, nested_model_default_partial_update=True
+    )
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+    redis: RedisSettings = RedisSettings()
+    queue: QueueSettings = QueueSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    router: RouterSettings = RouterSettings()
+    worker: WorkerSettings = WorkerSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        sources = [init_settings, env_settings]
+        if path := os.environ.get("DLLM_CONFIG"):
+            sources.append(YamlConfigSettingsSource(settings_cls, yaml_file=path))
+        return tuple(sources)
+
+
+class SettingsError(Exception):
+    """A setting is unknown or impossible; the message names each."""
+
+
+def load(config: Path | None = None) -> Settings:
+    """Reads the settings. `config`, if given, takes the place of DLLM_CONFIG.
+
+    Raises:
+        SettingsError: naming every setting that is wrong.
+    """
+    if config is not None:
+        os.environ["DLLM_CONFIG"] = str(config)
+    path = os.environ.get("DLLM_CONFIG")
+    if path and not Path(path).is_file():
+        raise SettingsError(f"no such settings file: {path}")
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]
+        raise SettingsError("\n".join(lines)) from None

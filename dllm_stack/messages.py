@@ -98,6 +98,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of a gateway's reply stream. Stale attempts and repeated `seq` are dropped."""
 
     job_id: str
+    worker: str  # empty when the queue itself ended the job
     attempt: int
     seq: int  # from 0 within an attempt
     block: Block | None = None

@@ -1,4 +1,4 @@
-"""Connections to Redis that always time out."""
+"""Connections to Redis whose every call returns or raises in time."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from dllm_stack.settings import RedisSettings
 
-__all__ = ["RedisError", "connect"]
+__all__ = ["Connections", "RedisError"]
 
-Client = Redis
-
-# A command that failed in transit is sent once more on a fresh connection: after a Redis restart
-# every pooled connection is dead. All our scripts are safe to repeat.
-_RETRY = Retry(NoBackoff(), retries=1, supported_errors=(ConnectionError, TimeoutError))
+BLOCK_S = 1.0  # longest block of one blocking read
 
 
-def connect(settings: RedisSettings, *, blocking_s: float = 0.0) -> Client:
-    """A client whose every call returns or raises within its timeout.
+class Connections:
+    """Two clients of one Redis: `commands`, and `blocking` for reads that wait up to BLOCK_S."""
 
-    Args:
-        blocking_s: for a client that makes blocking reads, the longest block; it is added to the
-            read timeout.
-    """
+    def __init__(self, settings: RedisSettings) -> None:
+        self.commands = _client(settings, settings.timeout_s)
+        self.blocking = _client(settings, settings.timeout_s + BLOCK_S)
+
+    async def aclose(self) -> None:
+        await self.commands.aclose()
+        await self.blocking.aclose()
+
+
+def _client(settings: RedisSettings, timeout_s: float) -> Redis:
     return Redis.from_url(
         settings.url,
-        socket_timeout=settings.timeout_s + blocking_s,
+        socket_timeout=timeout_s,
         socket_connect_timeout=settings.timeout_s,
         socket_keepalive=True,
-        health_check_interval=30,
-        retry=_RETRY,
-        decode_responses=False,
+        protocol=2,
+        # After a restart of Redis every pooled connection is dead, so a command that failed in transit
+        # is sent once more. That is why every script of the queue is safe to repeat.
+        retry=Retry(NoBackoff(), retries=1, supported_errors=(ConnectionError, TimeoutError)),
     )

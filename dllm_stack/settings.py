@@ -72,13 +72,19 @@ class WorkerSettings(_Group):
     )
     engine_args: list[str] = Field([], description="More sglang.launch_server arguments, placed last.")
     start_timeout_s: float = Field(1800.0, gt=0, description="Loading longer than this restarts the engine.")
-    stall_s: float = Field(60.0, gt=0, description="An engine silent this long on a running job is restarted.")
+    stall_s: float = Field(
+        60.0, gt=0, description="An engine silent this long on a running job is restarted."
+    )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for running jobs.")
 
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
-        env_prefix="DLLM_", env_nested_delimiter="__", extra="forbid", frozen=True, nested_model_default_partial_update=True
+        env_prefix="DLLM_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
     )
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"

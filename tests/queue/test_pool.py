@@ -1,0 +1,352 @@
+"""The queue's transitions one by one, on a real Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from dllm_stack.messages import Block, Cancel, Claim, End, Job, Reply, TextPrompt, WorkerCard
+from dllm_stack.outcomes import ErrorCode, Outcome
+from dllm_stack.queue import START, PoolQueue
+from dllm_stack.redis import Connections
+from dllm_stack.settings import QueueSettings
+
+POOL = "tiny"
+BLOCK = Block(text="hello", token_ids=[1, 2, 3], prompt_tokens=5)
+DONE = End(outcome=Outcome.COMPLETED, finish_reason="stop", prompt_tokens=5, completion_tokens=3)
+
+
+def job(number: int, *, gateway: str = "g", stream: bool = False, text: str = "hi") -> Job:
+    return Job(id=f"{number:032x}", pool=POOL, gateway=gateway, prompt=TextPrompt(text), stream=stream)
+
+
+def card(worker: str = "w", slots: int = 1) -> WorkerCard:
+    return WorkerCard(id=worker, pool=POOL, slots=slots, state="ready")
+
+
+@pytest.fixture
+def queue(connections: Connections) -> PoolQueue:
+    return PoolQueue(connections, POOL, QueueSettings(max_waiting_jobs=3, max_attempts=2))
+
+
+async def beat(queue: PoolQueue, worker: str = "w", slots: int = 1, **keywords: Any) -> list[str]:
+    return await queue.worker_heartbeat(card(worker, slots), **({"acked": START, "held": []} | keywords))
+
+
+async def kill(connections: Connections, kind: str, name: str) -> None:
+    """Lets the heartbeat of a worker or a gateway run out."""
+    await connections.commands.zadd(f"dllm:{{{POOL}}}:{kind}", {name: 0})
+
+
+async def claims(queue: PoolQueue, worker: str = "w") -> list[Any]:
+    return (await queue.commands(worker, START))[1]
+
+
+async def replies(queue: PoolQueue, gateway: str = "g") -> list[Reply]:
+    return (await queue.replies(gateway, START))[1]
+
+
+async def keys_of_jobs(connections: Connections) -> list[bytes]:
+    """Every key but those that live as long as a worker, a gateway or the pool."""
+    lasting = re.compile(rb"worker:|workers|last_worker|gateways|drain|wake|commands:|replies:")
+    return [key for key in await connections.commands.keys("*") if not lasting.search(key)]
+
+
+async def test_a_job_goes_to_a_free_slot_and_its_replies_to_its_gateway(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    assert (await queue.admit(job(1))).problem is None
+    [dispatched] = await queue.dispatch()
+    assert (dispatched.job_id, dispatched.worker, dispatched.attempt) == (job(1).id, "w", 1)
+    assert await claims(queue) == [Claim(job(1), 1)]
+
+    assert await queue.commit("w", job(1).id, 1, 0, BLOCK)
+    assert await queue.finish("w", job(1).id, 1, 1, DONE)
+    assert await replies(queue) == [
+        Reply(job_id=job(1).id, worker="w", attempt=1, seq=0, block=BLOCK),
+        Reply(job_id=job(1).id, worker="w", attempt=1, seq=1, end=DONE),
+    ]
+    assert await keys_of_jobs(connections) == []
+
+
+async def test_no_job_leaves_the_queue_before_a_slot_is_free(queue: PoolQueue) -> None:
+    await beat(queue, slots=2)
+    for number in range(3):
+        await queue.admit(job(number))
+    assert [d.job_id for d in await queue.dispatch()] == [job(0).id, job(1).id]
+    assert await queue.dispatch() == []
+    await queue.finish("w", job(0).id, 1, 0, DONE)
+    assert [d.job_id for d in await queue.dispatch()] == [job(2).id]
+
+
+async def test_jobs_go_to_the_worker_with_the_most_free_slots(queue: PoolQueue) -> None:
+    await beat(queue, "small", 1)
+    await beat(queue, "large", 2)
+    for number in range(3):
+        await queue.admit(job(number))
+    workers = [d.worker for d in await queue.dispatch()]
+    assert workers[0] == "large"
+    assert sorted(workers) == ["large", "large", "small"]
+
+
+async def test_a_full_queue_refuses_with_a_measured_retry_after(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    for number in range(3):
+        assert (await queue.admit(job(number))).ahead == number
+    problem = (await queue.admit(job(3))).problem
+    assert problem is not None
+    assert (problem.code, problem.status, problem.retry_after_s) == (ErrorCode.QUEUE_FULL, 429, 1)
+
+    await connections.commands.hset(f"dllm:{{{POOL}}}:drain", "interval", 2500)
+    problem = (await queue.admit(job(3))).problem
+    assert problem is not None
+    assert problem.retry_after_s == 10  # (3 waiting + 1) x 2.5 s
+    await connections.commands.hset(f"dllm:{{{POOL}}}:drain", "interval", 60_000)
+    problem = (await queue.admit(job(3))).problem
+    assert problem is not None
+    assert problem.retry_after_s == 30  # capped
+
+
+async def test_bytes_bound_the_queue_too(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings(max_waiting_bytes=1500))
+    await beat(queue)
+    assert (await queue.admit(job(1, text="x" * 1000))).problem is None
+    problem = (await queue.admit(job(2, text="x" * 1000))).problem
+    assert problem is not None
+    assert problem.code == ErrorCode.QUEUE_FULL
+    await queue.cancel(job(1).id)
+    assert (await queue.admit(job(2, text="x" * 1000))).problem is None
+
+
+async def test_a_pool_without_worker_refuses_but_waits_for_one_just_lost(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    problem = (await queue.admit(job(1))).problem
+    assert problem is not None
+    assert (problem.code, problem.status) == (ErrorCode.NO_WORKER, 503)
+    await beat(queue)
+    await queue.worker_leave("w")
+    assert (await queue.admit(job(1))).problem is None
+    await connections.commands.delete(f"dllm:{{{POOL}}}:last_worker")
+    assert (await queue.admit(job(2))).problem is not None
+
+
+async def test_admitting_again_changes_nothing(queue: PoolQueue) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    assert (await queue.admit(job(1))).problem is None
+    assert len(await queue.dispatch()) == 1
+    assert (await queue.admit(job(1))).problem is None
+    assert (await queue.depth()).waiting == 0
+
+
+async def test_a_cancelled_waiting_job_leaves_at_once(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.cancel(job(1).id)
+    assert await queue.dispatch() == []
+    assert await keys_of_jobs(connections) == []
+
+
+async def test_a_cancelled_running_job_keeps_its_slot_until_its_worker_has_stopped_it(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.admit(job(2))
+    await queue.dispatch()
+    await queue.cancel(job(1).id)
+    await queue.cancel(job(1).id)
+    assert await claims(queue) == [Claim(job(1), 1), Cancel(job(1).id)]
+    assert not await queue.commit("w", job(1).id, 1, 0, BLOCK)
+    assert await queue.dispatch() == []
+    assert await queue.finish("w", job(1).id, 1, 0, End(outcome=Outcome.CANCELLED))
+    assert [d.job_id for d in await queue.dispatch()] == [job(2).id]
+    assert await replies(queue) == []
+
+
+async def test_jobs_of_a_dead_worker_are_first_again_and_the_dead_is_fenced_off(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    for number in range(3):
+        await queue.admit(job(number))
+    await queue.dispatch()
+    await kill(connections, "workers", "w")
+    assert (await queue.reclaim()).fates == {"w": ["requeued"]}
+    await beat(queue, "other")
+    [dispatched] = await queue.dispatch()
+    assert (dispatched.job_id, dispatched.worker, dispatched.attempt) == (job(0).id, "other", 2)
+
+    assert not await queue.commit("w", job(0).id, 1, 0, BLOCK)
+    assert not await queue.finish("w", job(0).id, 1, 0, DONE)
+    assert await beat(queue, "w", held=[job(0).id]) == [job(0).id]
+    assert await replies(queue) == []
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_only_a_stream_that_was_seen_fails_with_its_worker(
+    queue: PoolQueue, connections: Connections, stream: bool
+) -> None:
+    await beat(queue)
+    await queue.admit(job(1, stream=stream))
+    await queue.dispatch()
+    await queue.commit("w", job(1).id, 1, 0, BLOCK)
+    await kill(connections, "workers", "w")
+    assert (await queue.reclaim()).fates == {"w": ["failed" if stream else "requeued"]}
+    if stream:
+        last = (await replies(queue))[-1]
+        assert (last.attempt, last.seq) == (2, 0)
+        assert last.end is not None
+        assert last.end.problem is not None
+        assert last.end.problem.code == ErrorCode.WORKER_LOST
+        assert await keys_of_jobs(connections) == []
+    else:
+        assert (await queue.depth()).waiting == 1
+
+
+async def test_a_job_that_costs_every_worker_fails(queue: PoolQueue, connections: Connections) -> None:
+    await queue_with_worker_lost_twice(queue)
+    [reply] = await replies(queue)
+    assert reply.end is not None
+    assert reply.end.outcome == Outcome.FAILED
+    assert await keys_of_jobs(connections) == []
+
+
+async def queue_with_worker_lost_twice(queue: PoolQueue) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    for attempt in (1, 2):
+        await queue.dispatch()
+        fate = await queue.release("w", job(1).id, attempt, counts=True)
+        assert fate == ("requeued" if attempt == 1 else "failed")
+
+
+async def test_a_job_given_back_unseen_costs_no_try(queue: PoolQueue) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    for attempt in range(1, 6):
+        await queue.dispatch()
+        assert await queue.release("w", job(1).id, attempt, counts=False) == "requeued"
+    assert await queue.release("w", job(1).id, 5, counts=False) == "fenced"
+
+
+async def test_a_worker_that_leaves_gives_its_jobs_back(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    await queue.worker_leave("w")
+    depth = await queue.depth()
+    assert (depth.waiting, depth.running, depth.workers) == (1, 0, 0)
+
+
+async def test_a_claim_read_but_not_held_is_given_back(queue: PoolQueue) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    last, _ = await queue.commands("w", START)
+    await beat(queue)  # not read yet, says acked
+    assert (await queue.depth()).running == 1
+    await beat(queue, acked=last, held=[job(1).id])
+    assert (await queue.depth()).running == 1
+    await beat(queue, acked=last)
+    assert (await queue.depth()).running == 0
+    assert [d.attempt for d in await queue.dispatch()] == [2]
+
+
+async def test_jobs_of_a_dead_gateway_are_cancelled(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue)
+    await queue.admit(job(1, gateway="dead"))
+    await queue.admit(job(2, gateway="dead"))
+    await queue.admit(job(3, gateway="alive"))
+    await queue.dispatch()
+    await queue.commit("w", job(1).id, 1, 0, BLOCK)
+    await kill(connections, "gateways", "dead")
+    assert (await queue.reclaim()).orphans == 2
+    assert (await claims(queue))[-1] == Cancel(job(1).id)
+    assert not await queue.commit("w", job(1).id, 1, 1, BLOCK)
+    await queue.finish("w", job(1).id, 1, 1, End(outcome=Outcome.CANCELLED))
+    assert [d.job_id for d in await queue.dispatch()] == [job(3).id]
+    assert await connections.commands.keys("*dead*") == []
+
+
+async def test_a_cancelled_job_of_a_dead_worker_is_forgotten(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    await queue.cancel(job(1).id)
+    await kill(connections, "workers", "w")
+    assert (await queue.reclaim()).fates == {"w": ["cancelled"]}
+    assert await keys_of_jobs(connections) == []
+
+
+async def test_lost_names_what_redis_forgot_but_not_what_has_just_ended(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    assert await queue.lost("g", START, [job(1).id, job(2).id]) == [job(2).id]
+    await queue.finish("w", job(1).id, 1, 0, DONE)
+    assert await queue.lost("g", START, [job(1).id]) == []  # its end is there to be read
+    last, _ = await queue.replies("g", START)
+    assert await queue.lost("g", last, [job(1).id]) == [job(1).id]
+
+    await connections.commands.flushall()
+    await beat(queue)
+    assert await queue.lost("g", last, [job(1).id]) == [job(1).id]
+    await queue.admit(job(1), attempts=1)
+    assert [d.attempt for d in await queue.dispatch()] == [2]
+
+
+async def test_what_was_read_is_trimmed(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    await queue.commit("w", job(1).id, 1, 0, BLOCK)
+    command, _ = await queue.commands("w", START)
+    reply, _ = await queue.replies("g", START)
+    await queue.commit("w", job(1).id, 1, 1, BLOCK)
+    await beat(queue, acked=command, held=[job(1).id])
+    await queue.gateway_heartbeat("g", reply)
+    assert await claims(queue) == []
+    assert [r.seq for r in await replies(queue)] == [1]
+
+
+async def test_a_router_asleep_wakes_for_each_cause(queue: PoolQueue) -> None:
+    async def woken_by(cause: Any) -> bool:
+        # Blocks for BLOCK_S when nothing wakes it, so a full wait means it slept through the cause.
+        sleeper = asyncio.create_task(queue.wait())
+        await cause
+        done, _ = await asyncio.wait({sleeper}, timeout=0.8)
+        await sleeper
+        return bool(done)
+
+    await beat(queue, slots=0)
+    assert await woken_by(queue.admit(job(1)))
+    assert await woken_by(beat(queue, slots=1))
+    await queue.dispatch()
+    await queue.admit(job(2))
+    await queue.wait()
+    assert await woken_by(queue.finish("w", job(1).id, 1, 0, DONE))
+    await queue.dispatch()
+    assert await woken_by(queue.release("w", job(2).id, 1, counts=True))
+
+
+async def test_depth_counts_what_is_there(queue: PoolQueue) -> None:
+    await beat(queue, slots=2)
+    for number in range(3):
+        await queue.admit(job(number))
+    await queue.dispatch()
+    depth = await queue.depth()
+    assert (depth.waiting, depth.running, depth.slots, depth.workers) == (1, 2, 2, 1)
+    assert depth.waiting_bytes > 0
+    assert depth.oldest_s >= 0

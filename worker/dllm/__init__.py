@@ -1,0 +1,1 @@
+"""The extension that SGLang loads into each of its processes: hooks, one job a file."""

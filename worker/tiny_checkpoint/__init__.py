@@ -1,0 +1,83 @@
+"""A checkpoint with LLaDA2's architecture, a megabyte small, to run the whole stack without a GPU.
+
+Its weights are random, so **what it writes is noise**: a word salad of English and Chinese. Everything
+around the words is real: SGLang's LLaDA2 model code, block decoding, the tokenizer, the chat template,
+stop tokens and usage.
+
+    python -m worker.tiny_checkpoint DIR
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from worker.tiny_checkpoint import vocabulary, weights
+
+_HERE = Path(__file__).parent
+_CONFIGURATION = "configuration_llada2_moe.py"
+
+
+def write(folder: Path, seed: int = 0) -> Path:
+    """Writes the checkpoint and returns its folder. One that is there already is kept as it is.
+
+    The folder appears whole or not at all, whenever the process dies.
+
+    Raises:
+        FileExistsError: the folder exists and is no checkpoint.
+    """
+    if (folder / "config.json").is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Beside its final place, so that the rename stays on one file system.
+    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        building.chmod(0o755)
+        _fill(building, seed)
+        try:
+            building.rename(folder)
+        except OSError:
+            # Another process may have written it meanwhile.
+            if not (folder / "config.json").is_file():
+                raise FileExistsError(f"{folder} exists and is no checkpoint") from None
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return folder
+
+
+def _fill(folder: Path, seed: int) -> None:
+    tokenizer = vocabulary.tokenizer()
+    config = weights.config(tokenizer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    save_file(weights.tensors(config, tokenizer, seed), folder / "model.safetensors", metadata={"format": "pt"})
+    shutil.copyfile(_HERE / _CONFIGURATION, folder / _CONFIGURATION)
+    shutil.copyfile(_HERE / "chat_template.jinja", folder / "chat_template.jinja")
+    _write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": "<|startoftext|>",
+            "eos_token": vocabulary.END_OF_TEXT,
+            "pad_token": vocabulary.END_OF_TEXT,
+            "mask_token": vocabulary.MASK,
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": config["max_position_embeddings"],
+        },
+    )
+    _write_json(
+        folder / "generation_config.json",
+        {"eos_token_id": config["eos_token_id"], "pad_token_id": config["pad_token_id"]},
+    )
+    _write_json(folder / "config.json", config)
+
+
+def _write_json(path: Path, value: object) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from typing import cast
+
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -20,6 +23,10 @@ class Connections:
     def __init__(self, settings: RedisSettings) -> None:
         self.commands = _client(settings, settings.timeout_s)
         self.blocking = _client(settings, settings.timeout_s + BLOCK_S)
+
+    async def ping(self) -> None:
+        """Raises `RedisError` when Redis does not answer in time."""
+        await cast(Awaitable[bool], self.commands.ping())
 
     async def aclose(self) -> None:
         await self.commands.aclose()

@@ -42,8 +42,12 @@ class QueueSettings(_Group):
     )
 
 
-class GatewaySettings(_Group):
+class Listener(_Group):
     host: str = "127.0.0.1"
+    port: int = Field(ge=0, le=65535, description="0 takes any free one.")
+
+
+class GatewaySettings(Listener):
     port: int = Field(8000, ge=0, le=65535)
     request_timeout_s: float = Field(600.0, gt=0, description="Deadline of a request, waiting included.")
     max_body_bytes: int = Field(4 << 20, ge=1)
@@ -53,14 +57,11 @@ class GatewaySettings(_Group):
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for open requests.")
 
 
-class RouterSettings(_Group):
-    host: str = "127.0.0.1"
+class RouterSettings(Listener):
     port: int = Field(8001, ge=0, le=65535, description="Health and metrics.")
-    poll_s: float = Field(0.5, gt=0, description="Longest sleep between two dispatch rounds.")
 
 
-class WorkerSettings(_Group):
-    host: str = "127.0.0.1"
+class WorkerSettings(Listener):
     port: int = Field(8002, ge=0, le=65535, description="Health and metrics.")
     model: str = Field("tiny-llada2", description="A name in configs/models, or the path of such a file.")
     profile: str = Field("cpu-dev", description="A name in configs/profiles, or the path of such a file.")

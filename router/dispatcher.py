@@ -1,0 +1,75 @@
+"""One pool's jobs to its free slots, and the leases of its dead back into the queue.
+
+Any number of routers may do this for the same pool: each step is one atomic script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import structlog
+
+from dllm_stack.queue import PoolQueue
+from dllm_stack.redis import RedisError
+from router.metrics import RouterMetrics
+
+log = structlog.get_logger()
+
+_REDIS_RETRY_S = 0.5
+
+
+class Dispatcher:
+    def __init__(self, queue: PoolQueue, metrics: RouterMetrics, reclaim_every_s: float) -> None:
+        self._queue = queue
+        self._metrics = metrics
+        self._reclaim_every_s = reclaim_every_s
+
+    async def run(self) -> NoReturn:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_for_ever(self._dispatch))
+            group.create_task(_for_ever(self._reclaim))
+        raise AssertionError("both loops run for ever")
+
+    async def _dispatch(self) -> None:
+        for dispatched in await self._queue.dispatch():
+            self._metrics.wait.labels(self._queue.pool).observe(dispatched.waited_s)
+            log.debug(
+                "dispatched",
+                job=dispatched.job_id,
+                worker=dispatched.worker,
+                attempt=dispatched.attempt,
+                waited_s=dispatched.waited_s,
+            )
+        await self._queue.wait()
+
+    async def _reclaim(self) -> None:
+        pool = self._queue.pool
+        reclaimed = await self._queue.reclaim()
+        for worker, fates in reclaimed.fates.items():
+            log.warning("worker is dead", worker=worker, pool=pool, jobs=fates)
+            for fate in fates:
+                self._metrics.reclaimed.labels(pool, fate).inc()
+        if reclaimed.orphans:
+            log.warning("gateway is dead", pool=pool, jobs_cancelled=reclaimed.orphans)
+            self._metrics.orphans.labels(pool).inc(reclaimed.orphans)
+        self._metrics.set_depth(pool, await self._queue.depth())
+        await asyncio.sleep(self._reclaim_every_s)
+
+
+async def _for_ever(step: Callable[[], Awaitable[None]]) -> NoReturn:
+    """Repeats a step; while Redis is away it says so once and tries again."""
+    away = False
+    while True:
+        try:
+            await step()
+        except RedisError as error:
+            if not away:
+                log.warning("Redis does not answer", error=str(error))
+            away = True
+            await asyncio.sleep(_REDIS_RETRY_S)
+        else:
+            if away:
+                log.info("Redis answers again")
+            away = False

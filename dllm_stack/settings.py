@@ -8,18 +8,22 @@ stops the service at start with the setting's name.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    YamlConfigSettingsSource,
 )
+from pydantic_settings import SettingsError as UnreadableSource
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+_NESTED = re.compile(r"DLLM_[A-Z_]+__")
 
 
 class _Group(BaseModel):
@@ -40,6 +44,12 @@ class QueueSettings(_Group):
     worker_grace_s: float = Field(
         120.0, ge=0, description="How long a pool that lost its last worker still takes jobs; then 503."
     )
+
+    @model_validator(mode="after")
+    def _ttl_spans_heartbeats(self) -> Self:
+        if self.heartbeat_ttl_s < 2 * self.heartbeat_s:
+            raise ValueError("heartbeat_ttl_s must be at least twice heartbeat_s")
+        return self
 
 
 class Listener(_Group):
@@ -107,12 +117,22 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         sources = [init_settings, env_settings]
         if path := os.environ.get("DLLM_CONFIG"):
-            sources.append(YamlConfigSettingsSource(settings_cls, yaml_file=path))
+            sources.append(InitSettingsSource(settings_cls, _read(Path(path))))
         return tuple(sources)
 
 
 class SettingsError(Exception):
     """A setting is unknown or impossible; the message names each."""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path}: must be a mapping of setting groups")
+    return content
 
 
 def load(config: Path | None = None) -> Settings:
@@ -123,11 +143,14 @@ def load(config: Path | None = None) -> Settings:
     """
     if config is not None:
         os.environ["DLLM_CONFIG"] = str(config)
-    path = os.environ.get("DLLM_CONFIG")
-    if path and not Path(path).is_file():
-        raise SettingsError(f"no such settings file: {path}")
+    groups = {f"DLLM_{name.upper()}" for name in Settings.model_fields}
+    typos = [name for name in os.environ if _NESTED.match(name) and name.split("__")[0] not in groups]
+    if typos:
+        raise SettingsError("\n".join(f"{name}: no such setting" for name in sorted(typos)))
     try:
         return Settings()
     except ValidationError as error:
         lines = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]
         raise SettingsError("\n".join(lines)) from None
+    except UnreadableSource as error:
+        raise SettingsError(str(error)) from None

@@ -1,0 +1,257 @@
+"""The command line of every engine we know how to start, and that SGLang takes it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sglang_arguments import ask
+
+from dllm_stack.settings import CONFIGS
+from worker import cpu
+from worker.engine import arguments, catalog, checkpoint, command
+from worker.engine.architectures import BLOCK_DIFFUSION
+from worker.engine.catalog import Facts
+
+RUN_DIR = Path("/run/dllm")
+
+# profile: tp of a mini, tp of a flash, requests at once
+SIZES = {
+    "h100-8x": (1, 4, 32),
+    "h200-8x": (1, 4, 32),
+    "b200-8x": (1, 2, 32),
+    "h20-8x": (1, 4, 16),
+    "mi300x-8x": (1, 4, 32),
+    "mi325x-8x": (1, 4, 32),
+    "mi355x-8x": (1, 4, 32),
+}
+
+CHECKPOINTS = {
+    "llada2.0-mini": "inclusionAI/LLaDA2.0-mini",
+    "llada2.0-mini-cap": "inclusionAI/LLaDA2.0-mini-CAP",
+    "llada2.0-flash": "inclusionAI/LLaDA2.0-flash",
+    "llada2.0-flash-cap": "inclusionAI/LLaDA2.0-flash-CAP",
+    "llada2.1-mini": "inclusionAI/LLaDA2.1-mini",
+    "llada2.1-flash": "inclusionAI/LLaDA2.1-flash",
+}
+
+START = """
+    --model-path {checkpoint} --served-model-name {model} --trust-remote-code
+    --host 127.0.0.1 --port 31000 --enable-metrics
+    --tp-size {tp} --mem-fraction-static {fraction} --max-running-requests {requests}
+"""
+DECODING = "--dllm-algorithm {algorithm} --dllm-algorithm-config /run/dllm/dllm-algorithm.yaml"
+NVIDIA = "--attention-backend flashinfer --cuda-graph-backend-prefill disabled --stream-interval 32"
+AMD = """
+    --attention-backend triton --cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled
+    --stream-interval 32
+"""
+L4 = "--kv-cache-dtype bf16 --max-total-tokens 16384 --chunked-prefill-size 4096 --enable-p2p-check"
+
+ON_CPU = """
+    --model-path /checkpoint --served-model-name tiny-llada2 --trust-remote-code
+    --host 127.0.0.1 --port 31000 --enable-metrics
+    --tp-size 1 --mem-fraction-static 0.5 --max-running-requests 8
+    --device cpu
+    --dllm-algorithm LowConfidence --dllm-algorithm-config /run/dllm/dllm-algorithm.yaml
+    --attention-backend torch_native --stream-interval 32
+    --dtype=float32 --max-total-tokens=16384 --sleep-on-idle --skip-server-warmup
+"""
+GPT_OSS = """
+    --model-path openai/gpt-oss-120b --served-model-name gpt-oss-120b
+    --host 127.0.0.1 --port 31000 --enable-metrics
+    --tp-size {tp} --mem-fraction-static 0.8 --max-running-requests 64
+"""
+
+TINY = Facts(
+    architecture="LLaDA2MoeModelLM",
+    attention_heads=4,
+    kv_heads=2,
+    context_length=2048,
+    vocab_size=1024,
+    block_size=32,
+    mask_id=1000,
+    chat_template=True,
+)
+
+
+def build(model: str, profile: str, **changes: Any) -> command.EngineCommand:
+    loaded = catalog.load_model(model)
+    facts = checkpoint.facts(loaded, loaded.checkpoint) if loaded.facts else TINY
+    location = loaded.checkpoint if loaded.facts else "/checkpoint"
+    given = {
+        "location": location,
+        "facts": facts,
+        "port": 31000,
+        "run_dir": RUN_DIR,
+        "sglang_version": "0.5.23",
+    }
+    return command.build(loaded, catalog.load_profile(profile), **(given | changes))
+
+
+def entries() -> list[tuple[str, str]]:
+    """Every model of every profile."""
+    profiles = sorted(file.stem for file in (CONFIGS / "profiles").glob("*.yaml"))
+    return [(model, profile) for profile in profiles for model in catalog.load_profile(profile).models]
+
+
+def expected(model: str, template: str, **sizes: float) -> list[str]:
+    algorithm = "JointThreshold" if "2.1" in model else "LowConfidence"
+    return template.format(model=model, checkpoint=CHECKPOINTS[model], algorithm=algorithm, **sizes).split()
+
+
+@pytest.fixture(scope="module")
+def sglang() -> Any:
+    """SGLang's own answer about all commands; one process, since it takes a while to import."""
+    return ask([build(*entry).argv[3:] for entry in entries()])
+
+
+@pytest.mark.parametrize("profile", SIZES)
+@pytest.mark.parametrize("model", CHECKPOINTS)
+def test_llada_on_eight_gpus(model: str, profile: str) -> None:
+    mini_tp, flash_tp, requests = SIZES[profile]
+    tp = flash_tp if "flash" in model else mini_tp
+    template = " ".join([START, DECODING, AMD if profile.startswith("mi") else NVIDIA])
+    assert build(model, profile).argv == [
+        *(sys.executable, "-m", "sglang.launch_server"),
+        *expected(model, template, tp=tp, fraction=0.8, requests=requests),
+    ]
+
+
+@pytest.mark.parametrize("model", ["llada2.0-mini", "llada2.0-mini-cap", "llada2.1-mini"])
+def test_a_mini_on_four_l4(model: str) -> None:
+    template = " ".join([START, DECODING, NVIDIA, L4])
+    assert build(model, "l4-4x").argv[3:] == expected(model, template, tp=4, fraction=0.85, requests=16)
+
+
+def test_no_flash_on_four_l4() -> None:
+    with pytest.raises(KeyError):
+        build("llada2.0-flash", "l4-4x")
+
+
+def test_the_tiny_model_on_a_cpu() -> None:
+    assert build("tiny-llada2", "cpu-dev").argv[3:] == ON_CPU.split()
+
+
+@pytest.mark.parametrize(("profile", "tp"), [("h100-8x", 4), ("h200-8x", 4), ("b200-8x", 2), ("h20-8x", 4)])
+def test_an_autoregressive_model(profile: str, tp: int) -> None:
+    assert build("gpt-oss-120b", profile).argv[3:] == GPT_OSS.format(tp=tp).split()
+
+
+def test_sglang_parses_every_command(sglang: Any) -> None:
+    for (model, profile), parsed in zip(entries(), sglang["parsed"], strict=True):
+        built, engine = build(model, profile), catalog.load_profile(profile).models[model]
+        assert parsed["tp_size"] == engine.tp
+        assert parsed["mem_fraction_static"] == engine.mem_fraction
+        assert parsed["max_running_requests"] == engine.max_running_requests == built.slots
+        assert parsed["dllm_algorithm"] == built.algorithm
+        assert parsed["host"] == "127.0.0.1"
+
+
+def test_our_list_of_spellings_is_sglangs(sglang: Any) -> None:
+    ours = {*arguments.RESERVED, *arguments.CHECKED}
+    for spellings in sglang["spellings"]:
+        for known in ours & set(spellings):
+            assert {arguments.ALIASES.get(other, other) for other in spellings} == {known}
+            ours.discard(known)
+    assert not ours, "no option of SGLang"
+
+
+def test_no_option_of_sglang_is_taken_for_an_abbreviation(sglang: Any) -> None:
+    for spelling in (spelling for spellings in sglang["spellings"] for spelling in spellings):
+        if spelling.startswith("--"):
+            list(arguments.options([spelling]))
+
+
+def test_our_list_of_algorithms_is_sglangs(sglang: Any) -> None:
+    ours = {algorithm for known in BLOCK_DIFFUSION.values() for algorithm in known.algorithms}
+    assert sorted(ours) == sglang["algorithms"]
+
+
+def test_our_list_of_architectures_is_sglangs(sglang: Any) -> None:
+    assert sorted(BLOCK_DIFFUSION) == sorted(sglang["architectures"])
+    for name, stock in sglang["architectures"].items():
+        known = BLOCK_DIFFUSION[name]
+        assert stock["mask_id"] == known.mask_id
+        assert stock.get("block_size", known.block_size) == known.block_size
+        assert stock.get("algorithm", "LowConfidence") in known.algorithms
+
+
+def test_parameters_of_the_algorithm_go_into_a_file(tmp_path: Path) -> None:
+    built = build("llada2.1-mini", "h200-8x", run_dir=tmp_path / "run")
+    built.write_files()
+    parameters = yaml.safe_load(Path(built.values["--dllm-algorithm-config"]).read_text())
+    assert parameters == {
+        "threshold": 0.5,
+        "edit_threshold": 0.0,
+        "max_post_edit_steps": 16,
+        "penalty_lambda": 0,
+    }
+
+
+def test_the_users_arguments_come_last_and_win() -> None:
+    built = build("llada2.1-flash", "h200-8x", engine_args=["--tp=8", "--max-running-requests", "4"])
+    assert built.argv[-3:] == ["--tp=8", "--max-running-requests", "4"]
+    assert built.slots == 4
+    assert built.values["--tp-size"] == "8"
+
+
+def test_an_algorithm_of_the_users_comes_without_the_parameters_of_another() -> None:
+    built = build("llada2.1-mini", "h200-8x", engine_args=["--dllm-algorithm", "LowConfidence"])
+    assert built.algorithm == "LowConfidence"
+    assert "--dllm-algorithm-config" not in built.argv
+    assert "JointThreshold" not in built.argv
+    assert built.files == {}
+
+
+def test_a_block_size_among_the_parameters_outranks_the_checkpoints() -> None:
+    model = catalog.load_model("llada2.0-mini")
+    assert model.dllm
+    dllm = model.dllm.model_copy(update={"config": {"threshold": 0.9, "block_size": 16}})
+    built = command.build(
+        model.model_copy(update={"dllm": dllm}),
+        catalog.load_profile("h200-8x"),
+        model.checkpoint,
+        checkpoint.facts(model, model.checkpoint),
+        port=31000,
+        run_dir=RUN_DIR,
+        sglang_version="0.5.23",
+    )
+    assert built.block_size == 16
+    assert built.values["--stream-interval"] == "16"
+
+
+@pytest.mark.parametrize(
+    ("version", "interval"), [("0.5.17", "1"), ("0.5.21.post1", "1"), ("0.5.22", "32"), ("0.6.0rc1", "32")]
+)
+def test_streams_by_block_where_sglang_can(version: str, interval: str) -> None:
+    built = build("llada2.0-mini", "h100-8x", sglang_version=version)
+    assert built.values["--stream-interval"] == interval
+
+
+def test_a_revision_belongs_to_the_model_files_checkpoint() -> None:
+    model = catalog.load_model("llada2.0-mini").model_copy(update={"revision": "abc123"})
+    facts = checkpoint.facts(model, model.checkpoint)
+    profile = catalog.load_profile("h100-8x")
+    at = {"port": 31000, "run_dir": RUN_DIR, "sglang_version": "0.5.23"}
+    assert command.build(model, profile, model.checkpoint, facts, **at).values["--revision"] == "abc123"
+    assert "--revision" not in command.build(model, profile, "/models/mine", facts, **at).argv
+
+
+def test_only_llada_runs_code_of_its_checkpoint() -> None:
+    assert "--trust-remote-code" in build("llada2.1-flash", "b200-8x").argv
+    assert "--trust-remote-code" not in build("gpt-oss-120b", "b200-8x").argv
+
+
+def test_the_environment_is_for_a_cpu_only_on_a_cpu() -> None:
+    on_gpu, on_cpu = build("llada2.1-mini", "h100-8x").env, build("tiny-llada2", "cpu-dev").env
+    assert on_gpu == {"SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0"}
+    assert on_cpu == on_gpu | cpu.engine_environment()
+
+
+def test_an_autoregressive_model_commits_single_tokens() -> None:
+    built = build("gpt-oss-120b", "h100-8x")
+    assert (built.block_size, built.algorithm) == (1, None)

@@ -1,0 +1,144 @@
+"""The files in configs/models and configs/profiles: what may be served, and on what.
+
+A model file says what a model is and how it decodes; a profile says what a kind of machine is and how
+its engines run each model that fits on it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from dllm_stack.settings import CONFIGS
+from worker.engine.architectures import BLOCK_DIFFUSION
+
+# A model's name is part of Redis keys and of metric labels, and `name:mode` selects a decoding mode.
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+Name = Annotated[str, Field(pattern=_NAME, max_length=64)]
+
+
+class CatalogError(Exception):
+    """A model or profile file is missing or wrong; the message names the file and every wrong field."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Facts(_Record):
+    """What a checkpoint is, as its config.json says or, before it is downloaded, its model file."""
+
+    architecture: str
+    attention_heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    context_length: int = Field(ge=1, description="Tokens, prompt and answer together.")
+    vocab_size: int = Field(ge=1)
+    weights_gb: float | None = Field(None, gt=0, description="10^9 bytes of weights; None: unknown.")
+    block_size: int | None = Field(None, ge=1, description="None: autoregressive, or SGLang's own value.")
+    mask_id: int | None = Field(None, ge=0, description="None: SGLang's own value, if it is a token.")
+    chat_template: bool | None = Field(None, description="None: unknown before the tokenizer is there.")
+
+    @property
+    def is_dllm(self) -> bool:
+        return self.architecture in BLOCK_DIFFUSION
+
+
+class Dllm(_Record):
+    algorithm: str = Field(min_length=1, description="SGLang's --dllm-algorithm.")
+    config: dict[str, Any] = Field({}, description="The YAML of its --dllm-algorithm-config.")
+
+
+class Model(_Record):
+    name: Name = Field(description="The model id that clients send, and the pool of its workers.")
+    checkpoint: str = Field(min_length=1, description="A hub id, a folder, or `tiny:` (written locally).")
+    revision: str | None = Field(None, description="Commit, tag or branch of a hub id.")
+    facts: Facts | None = Field(None, description="Of the checkpoint, to check settings without it.")
+    dllm: Dllm | None = Field(None, description="None: the model is autoregressive.")
+
+
+class Engine(_Record):
+    """How one engine runs one model on a profile's machine."""
+
+    tp: int = Field(1, ge=1, description="GPUs of one engine; a machine has room for gpus // tp workers.")
+    mem_fraction: float = Field(gt=0, lt=1, description="Share of memory for weights and KV cache.")
+    max_running_requests: int = Field(ge=1, description="SGLang takes 1 for a dLLM when this is not given.")
+    args: list[str] = Field([], description="More sglang.launch_server arguments.")
+
+
+class Profile(_Record):
+    name: Name
+    vendor: Literal["nvidia", "amd", "cpu"]
+    gpu: str | None = Field(None, description="A word of the name that the driver reports, such as H100.")
+    gpus: int = Field(0, ge=0, description="GPUs of the machine.")
+    gpu_memory_gib: float | None = Field(None, gt=0, description="Memory of one GPU, 2^30 bytes.")
+    dllm_attention_backend: str
+    models: dict[Name, Engine]
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        gpu_fields = (self.gpu is not None, self.gpus > 0, self.gpu_memory_gib is not None)
+        if self.vendor == "cpu" and any(gpu_fields):
+            raise ValueError("vendor cpu has no gpu, gpus or gpu_memory_gib")
+        if self.vendor != "cpu" and not all(gpu_fields):
+            raise ValueError(f"vendor {self.vendor} needs gpu, gpus and gpu_memory_gib")
+        for name, engine in self.models.items():
+            if engine.tp > max(self.gpus, 1):
+                raise ValueError(f"models.{name}.tp: {engine.tp} is more than the machine's {self.gpus} GPUs")
+        return self
+
+
+_AnyRecord = TypeVar("_AnyRecord", bound=_Record)
+
+
+def load_model(name_or_path: str) -> Model:
+    """Reads a model file: a name in configs/models, or a path.
+
+    Raises:
+        CatalogError: it is missing or wrong.
+    """
+    return _load(Model, "models", name_or_path)
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """Reads a hardware profile: a name in configs/profiles, or a path.
+
+    Raises:
+        CatalogError: it is missing or wrong.
+    """
+    return _load(Profile, "profiles", name_or_path)
+
+
+def _load(record: type[_AnyRecord], folder: str, name_or_path: str) -> _AnyRecord:
+    path = _find(folder, name_or_path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CatalogError(f"{path}: {error}") from None
+    except yaml.YAMLError as error:
+        raise CatalogError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise CatalogError(f"{path}: must be a mapping of fields")
+    try:
+        return record.model_validate(content)
+    except ValidationError as error:
+        raise CatalogError("\n".join(f"{path}: {_describe(e)}" for e in error.errors())) from None
+
+
+def _find(folder: str, name_or_path: str) -> Path:
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        return Path(name_or_path).expanduser()
+    path = CONFIGS / folder / f"{name_or_path}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml")))
+        raise CatalogError(f"no {name_or_path!r} in configs/{folder}: choose {known}, or give a file's path")
+    return path
+
+
+def _describe(error: Any) -> str:
+    """One of pydantic's errors as `field: what is wrong`."""
+    message = error["msg"].removeprefix("Value error, ")
+    field = ".".join(str(part) for part in error["loc"])
+    return f"{field}: {message}" if field else message

@@ -1,0 +1,144 @@
+"""The command line and environment of an engine: stock `sglang.launch_server`, nothing else."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from worker import cpu
+from worker.engine import arguments
+from worker.engine.architectures import NEEDS_REMOTE_CODE
+from worker.engine.catalog import Dllm, Engine, Facts, Model, Profile
+
+# Before this version SGLang streams only when len(output) % interval == 1, which a length that grows by
+# whole blocks hardly ever meets; from it on, whenever an interval's worth of tokens is unsent.
+_STREAMS_BY_BLOCK_SINCE = (0, 5, 22)
+
+# SGLang's dLLM decoding always runs the graphs of its decode phase, never those of its prefill phase,
+# which take a minute and memory to capture; on AMD it refuses graphs.
+_DLLM_GRAPHS = {
+    "nvidia": ["--cuda-graph-backend-prefill", "disabled"],
+    "amd": ["--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"],
+    "cpu": [],
+}
+
+# A launcher that lost its detokenizer would wait a minute for a core dump of the GPU, answering nothing.
+_ENVIRONMENT = {"SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0"}
+
+
+@dataclass(frozen=True)
+class EngineCommand:
+    argv: list[str]
+    env: dict[str, str]  # to be added to the worker's own environment
+    files: dict[Path, str]  # what argv refers to: see write_files
+    block_size: int  # tokens committed at a time; 1 for an autoregressive model
+
+    @property
+    def values(self) -> dict[str, str]:
+        """SGLang's options as they take effect, engine_args included."""
+        return arguments.last_values(self.argv[_PROGRAM_LENGTH:])
+
+    @property
+    def slots(self) -> int:
+        """Requests that the engine runs at once."""
+        return int(self.values["--max-running-requests"])
+
+    @property
+    def algorithm(self) -> str | None:
+        """The dLLM decoding algorithm; None for an autoregressive model."""
+        return self.values.get("--dllm-algorithm")
+
+    def write_files(self) -> None:
+        for path, content in self.files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+
+
+_PROGRAM = ["-m", "sglang.launch_server"]
+_PROGRAM_LENGTH = 1 + len(_PROGRAM)
+
+
+def sglang_version() -> str | None:
+    """The version of SGLang installed beside the worker; None: it is not installed."""
+    try:
+        return importlib.metadata.version("sglang")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def build(
+    model: Model,
+    profile: Profile,
+    location: str,
+    facts: Facts,
+    *,
+    port: int,
+    run_dir: Path,
+    engine_args: Sequence[str] = (),
+    sglang_version: str,
+) -> EngineCommand:
+    """The engine's command for a model on a profile's machine. Writes nothing: see `write_files`.
+
+    Args:
+        location: the checkpoint, a folder or a hub id.
+        facts: of that checkpoint.
+        run_dir: the worker's own folder, for files that the command refers to.
+        engine_args: the user's; they come last, so they win.
+
+    Raises:
+        KeyError: the profile has no entry for the model.
+        ValueError: engine_args cannot be read. `preflight.check` refuses both with a sentence.
+    """
+    engine = profile.models[model.name]
+    # An algorithm in engine_args replaces the model file's, whose parameters are not meant for it.
+    dllm = None if "--dllm-algorithm" in arguments.last_values(engine_args) else model.dllm
+    block_size = _block_size(dllm, facts)
+    files: dict[Path, str] = {}
+    argv = [sys.executable, *_PROGRAM]
+    argv += ["--model-path", location, "--served-model-name", model.name]
+    if model.revision and location == model.checkpoint:
+        argv += ["--revision", model.revision]
+    if facts.architecture in NEEDS_REMOTE_CODE:
+        argv += ["--trust-remote-code"]
+    argv += ["--host", "127.0.0.1", "--port", str(port), "--enable-metrics"]
+    argv += _sizes(engine)
+    if profile.vendor == "cpu":
+        argv += ["--device", "cpu"]
+    if dllm:
+        argv += ["--dllm-algorithm", dllm.algorithm]
+        if dllm.config:
+            path = run_dir / "dllm-algorithm.yaml"
+            files[path] = yaml.safe_dump(dllm.config, sort_keys=False)
+            argv += ["--dllm-algorithm-config", str(path)]
+    if facts.is_dllm:
+        argv += ["--attention-backend", profile.dllm_attention_backend, *_DLLM_GRAPHS[profile.vendor]]
+        argv += ["--stream-interval", str(_stream_interval(block_size, sglang_version))]
+    argv += [*engine.args, *engine_args]
+    env = _ENVIRONMENT | (cpu.engine_environment() if profile.vendor == "cpu" else {})
+    return EngineCommand(argv, env, files, block_size)
+
+
+def _sizes(engine: Engine) -> list[str]:
+    return [
+        *("--tp-size", str(engine.tp)),
+        *("--mem-fraction-static", str(engine.mem_fraction)),
+        *("--max-running-requests", str(engine.max_running_requests)),
+    ]
+
+
+def _block_size(dllm: Dllm | None, facts: Facts) -> int:
+    """SGLang lets a block_size among the algorithm's parameters outrank the checkpoint's."""
+    chosen = dllm.config.get("block_size") if dllm else None
+    return int(chosen or facts.block_size or 1)
+
+
+def _stream_interval(block_size: int, sglang_version: str) -> int:
+    """Tokens between two events of a stream: each event is then one committed block."""
+    numbers = tuple(int(number) for number in re.findall(r"\d+", sglang_version)[:3])
+    return block_size if numbers >= _STREAMS_BY_BLOCK_SINCE else 1

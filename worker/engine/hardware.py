@@ -1,0 +1,139 @@
+"""The GPUs that an engine started here would see."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+_log = logging.getLogger(__name__)
+
+_AMD_PCI_VENDOR = "0x1002"
+_AMD_SMI_TIMEOUT_S = 20.0
+
+
+class Gpu(NamedTuple):
+    name: str  # as the driver reports it; "" when it does not
+    memory_bytes: int
+    uuid: str  # as the vendor's VISIBLE_DEVICES variable takes it; "" when unknown
+
+
+class Hardware(NamedTuple):
+    vendor: Literal["nvidia", "amd", "cpu"]
+    gpus: tuple[Gpu, ...] = ()
+
+
+def detect() -> Hardware:
+    """NVIDIA through NVML, AMD through sysfs; neither: a CPU. VISIBLE_DEVICES variables are honoured."""
+    if nvidia := visible(nvidia_gpus(), "CUDA_VISIBLE_DEVICES"):
+        return Hardware("nvidia", tuple(nvidia))
+    amd = amd_gpus()
+    for variable in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        amd = visible(amd, variable)
+    return Hardware("amd", tuple(amd)) if amd else Hardware("cpu")
+
+
+def visible(gpus: Sequence[Gpu], variable: str) -> list[Gpu]:
+    """Those that an environment variable lets through, in its order.
+
+    As in CUDA, entries are indices or the beginning of a UUID, and the list ends at the first that fits
+    no GPU.
+    """
+    value = os.environ.get(variable)
+    if value is None:
+        return list(gpus)
+    chosen = []
+    for entry in (part.strip() for part in value.split(",")):
+        by_index = gpus[int(entry) : int(entry) + 1] if entry.isdigit() else []
+        by_uuid = [gpu for gpu in gpus if entry and gpu.uuid.startswith(entry)]
+        match [*by_index, *by_uuid]:
+            case [gpu]:
+                chosen.append(gpu)
+            case _:
+                break
+    return chosen
+
+
+def nvidia_gpus() -> list[Gpu]:
+    try:
+        nvml: Any = importlib.import_module("pynvml")
+    except ImportError:
+        return []
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        absent = (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded)
+        if not isinstance(error, absent):
+            _log.warning("NVIDIA's driver does not answer, so no GPU is counted: %s", error)
+        return []
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        return [
+            Gpu(
+                name=nvml.nvmlDeviceGetName(handle),
+                memory_bytes=nvml.nvmlDeviceGetMemoryInfo(handle).total,
+                uuid=nvml.nvmlDeviceGetUUID(handle),
+            )
+            for handle in handles
+        ]
+    finally:
+        nvml.nvmlShutdown()
+
+
+def amd_gpus(root: Path = Path("/")) -> list[Gpu]:
+    """Those of sysfs whose device node exists: in a container sysfs shows all GPUs of the host.
+
+    Args:
+        root: where /sys and /dev are.
+    """
+    devices = {
+        node.resolve().name: node
+        for node in sorted((root / "sys/class/drm").glob("renderD*/device"))
+        if _text(node / "vendor") == _AMD_PCI_VENDOR and (root / "dev/dri" / node.parent.name).exists()
+    }
+    if not devices:
+        return []
+    names = {} if all(_text(node / "product_name") for node in devices.values()) else _amd_smi_names()
+    return [
+        Gpu(
+            name=_text(node / "product_name") or names.get(address, ""),
+            memory_bytes=int(_text(node / "mem_info_vram_total") or 0),
+            uuid=f"GPU-{serial}" if (serial := _text(node / "unique_id")) else "",
+        )
+        for address, node in devices.items()
+    ]
+
+
+def _amd_smi_names() -> dict[str, str]:
+    """Name by PCI address. Virtual functions have no product_name in sysfs."""
+    program = shutil.which("amd-smi")
+    if program is None:
+        return {}
+    command = [program, "static", "--asic", "--bus", "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_AMD_SMI_TIMEOUT_S, check=True)
+        return parse_amd_smi(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+        _log.warning("amd-smi does not answer, so the GPUs' names are unknown: %s", error)
+        return {}
+
+
+def parse_amd_smi(output: bytes) -> dict[str, str]:
+    """Name by PCI address, from a list of GPUs or, since ROCm 7, an object around it."""
+    found: Any = json.loads(output)
+    if isinstance(found, dict):
+        found = found["gpu_data"]
+    return {gpu["bus"]["bdf"]: gpu["asic"]["market_name"] for gpu in found}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,240 @@
+"""What the worker refuses to start, and why: everything is checked before the first process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from worker.engine import arguments, command
+from worker.engine.architectures import BLOCK_DIFFUSION
+from worker.engine.catalog import Facts, Model, Profile
+from worker.engine.hardware import Hardware
+
+_GIB = 2**30
+
+# SGLang accepts it for a dLLM on AMD, but its prefill is causal, so that a position would not see those
+# behind it in its own block, and the text would be wrong.
+_CAUSAL_BACKEND = "aiter"
+
+
+class Refused(Exception):
+    """The settings cannot work. `reasons` are sentences: what is wrong, and what to do."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__("\n".join(reasons))
+        self.reasons = list(reasons)
+
+
+def check(
+    model: Model,
+    profile: Profile,
+    facts: Facts,
+    hardware: Hardware,
+    *,
+    engine_args: Sequence[str] = (),
+    sglang_version: str | None,
+) -> None:
+    """Refuses settings with which an engine could not start, or would answer nonsense.
+
+    Args:
+        facts: of the checkpoint that will be loaded.
+        hardware: of this machine.
+        engine_args: the user's, which may override the profile's.
+        sglang_version: None: SGLang is not installed.
+
+    Raises:
+        Refused: with every reason there is.
+    """
+    reasons = [*_environment(profile, hardware, sglang_version), *_checkpoint(facts)]
+    if model.name not in profile.models:
+        reasons.append(_no_entry(model, profile, facts))
+    elif unreadable := [*_unreadable(profile.models[model.name].args), *_unreadable(engine_args)]:
+        reasons += unreadable
+    else:
+        planned = command.build(
+            model,
+            profile,
+            model.checkpoint,
+            facts,
+            port=0,
+            run_dir=Path(),
+            engine_args=engine_args,
+            sglang_version=sglang_version or "0",
+        )
+        values = planned.values
+        reasons += decoding(facts, values.get("--dllm-algorithm"), values.get("--attention-backend"))
+        config = values.get("--dllm-algorithm-config")
+        if config and Path(config) not in planned.files and not Path(config).is_file():
+            reasons.append(f"--dllm-algorithm-config {config} does not exist: give the path of a YAML file.")
+        reasons += _sizes(values, facts, profile, hardware)
+    if reasons:
+        raise Refused(reasons)
+
+
+def decoding(facts: Facts, algorithm: str | None, attention_backend: str | None = None) -> Iterator[str]:
+    """Why a checkpoint cannot be decoded this way. Also for an engine that runs already."""
+    architecture = BLOCK_DIFFUSION.get(facts.architecture)
+    if architecture is None:
+        if algorithm is not None:
+            yield (
+                f"The dLLM algorithm {algorithm!r} cannot decode {facts.architecture}, which is "
+                "autoregressive: remove `dllm` from the model file and --dllm-algorithm from "
+                "worker.engine_args."
+            )
+        return
+    choices = ", ".join(sorted(architecture.algorithms))
+    if not algorithm:
+        yield (
+            f"{facts.architecture} is a diffusion model, and without a dLLM algorithm it writes nothing but "
+            f"newlines: set `dllm.algorithm` in the model file to one of {choices}."
+        )
+    elif algorithm not in architecture.algorithms:
+        yield f"{algorithm!r} is no dLLM algorithm for {facts.architecture}: choose one of {choices}."
+    if attention_backend == _CAUSAL_BACKEND:
+        yield (
+            f"The attention backend {_CAUSAL_BACKEND} is causal inside a block, which makes a diffusion "
+            "model's answers wrong: use --attention-backend triton."
+        )
+
+
+def _environment(profile: Profile, hardware: Hardware, sglang_version: str | None) -> Iterator[str]:
+    if sglang_version is None:
+        yield "SGLang is not installed beside the worker: install dllm-stack[engine]."
+    if profile.vendor == "cpu":
+        return
+    if profile.vendor != hardware.vendor:
+        present = f"{hardware.vendor} GPUs" if hardware.gpus else "no GPU"
+        yield (
+            f"The profile {profile.name} is for {profile.vendor} GPUs, but this machine has {present}: "
+            "choose another profile, or run the worker where those GPUs are."
+        )
+        return
+    others = sorted({gpu.name for gpu in hardware.gpus if gpu.name and not _is_named(gpu.name, profile)})
+    if others:
+        yield (
+            f"The profile {profile.name} is for {profile.gpu}, but this machine has {', '.join(others)}: "
+            "choose the profile of that GPU, or write one."
+        )
+
+
+def _is_named(gpu_name: str, profile: Profile) -> bool:
+    """Whole words only: H20 is no H200."""
+    return re.search(rf"\b{re.escape(profile.gpu or '')}\b", gpu_name) is not None
+
+
+def _checkpoint(facts: Facts) -> Iterator[str]:
+    if facts.chat_template is False:
+        yield (
+            "The checkpoint has no chat template, so it would not see the roles of a conversation: add "
+            "chat_template.jinja, or `chat_template` in tokenizer_config.json, to its folder."
+        )
+    architecture = BLOCK_DIFFUSION.get(facts.architecture)
+    if architecture is None or architecture.mask_id < 0:
+        return
+    if facts.mask_id is None:
+        yield (
+            f"The checkpoint does not say which token is the mask, and SGLang's {architecture.mask_id} lies "
+            f"outside its vocabulary of {facts.vocab_size}: add mask_token_id to its config.json."
+        )
+    elif facts.mask_id >= facts.vocab_size:
+        yield (
+            f"mask_token_id {facts.mask_id} lies outside the checkpoint's vocabulary of {facts.vocab_size}: "
+            "correct it in config.json."
+        )
+
+
+def _no_entry(model: Model, profile: Profile, facts: Facts) -> str:
+    memory_gib = profile.gpus * (profile.gpu_memory_gib or 0)
+    if memory_gib and (facts.weights_gb or 0) * 1e9 > memory_gib * _GIB:
+        return (
+            f"{model.name} does not fit on {profile.name}: it has {facts.weights_gb:.0f} GB of weights and "
+            f"the {profile.gpus} GPUs hold {memory_gib * _GIB / 1e9:.0f} GB; choose the profile of a larger "
+            "machine."
+        )
+    return (
+        f"The profile {profile.name} has no entry for {model.name}: choose a profile that has, or write a "
+        "profile file with one under `models`."
+    )
+
+
+def _unreadable(engine_args: Sequence[str]) -> Iterator[str]:
+    try:
+        given = list(arguments.options(engine_args))
+    except ValueError as error:
+        yield f"Engine argument {error}"
+        return
+    for name, value in given:
+        if name in arguments.RESERVED:
+            yield f"Engine argument {name} is the worker's own: {arguments.RESERVED[name]}."
+        elif name in arguments.CHECKED and not value and name != "--dllm-algorithm":
+            yield f"Engine argument {name} has no value: add one."
+
+
+def _sizes(values: dict[str, str], facts: Facts, profile: Profile, hardware: Hardware) -> Iterator[str]:
+    tp, requests, fraction = (
+        _number(values[name]) for name in ("--tp-size", "--max-running-requests", "--mem-fraction-static")
+    )
+    if requests is None or requests < 1 or requests % 1:
+        yield (
+            f"--max-running-requests is {values['--max-running-requests']}, but an engine runs 1 or more: "
+            "set `max_running_requests` in the profile to how many."
+        )
+    if fraction is None or not 0 < fraction < 1:
+        fraction = None
+        yield (
+            f"--mem-fraction-static is {values['--mem-fraction-static']}, which is no share of the memory: "
+            "set it between 0 and 1, such as 0.8."
+        )
+    if tp is None or tp < 1 or tp % 1:
+        yield f"--tp-size is {values['--tp-size']}, which is no number of GPUs: set it to 1 or more."
+        return
+    yield from _tensor_parallelism(int(tp), facts, profile, hardware)
+    if fraction and values.get("--load-format") != "dummy":
+        yield from _memory(int(tp), fraction, facts, profile, hardware)
+
+
+def _tensor_parallelism(tp: int, facts: Facts, profile: Profile, hardware: Hardware) -> Iterator[str]:
+    if profile.vendor == "cpu" and tp > 1:
+        yield f"--tp-size {tp} needs {tp} GPUs, but the profile {profile.name} uses none: set it to 1."
+    if profile.vendor == hardware.vendor != "cpu" and tp > len(hardware.gpus):
+        yield (
+            f"--tp-size {tp} needs {tp} GPUs, but the worker sees {len(hardware.gpus)}: lower it, or give "
+            "the worker more."
+        )
+    sizes = [size for size in range(1, facts.attention_heads + 1) if _divides(size, facts)]
+    if tp not in sizes:
+        yield (
+            f"--tp-size {tp} does not split the {facts.attention_heads} attention heads and {facts.kv_heads} "
+            f"KV heads evenly: choose one of {', '.join(map(str, sizes))}."
+        )
+
+
+def _divides(tp: int, facts: Facts) -> bool:
+    """Heads are split evenly; fewer KV heads than GPUs are copied instead."""
+    kv_heads = facts.kv_heads
+    return facts.attention_heads % tp == 0 and (kv_heads % tp == 0 or tp % kv_heads == 0)
+
+
+def _memory(tp: int, fraction: float, facts: Facts, profile: Profile, hardware: Hardware) -> Iterator[str]:
+    if facts.weights_gb is None or profile.gpu_memory_gib is None:
+        return
+    # Of the GPUs that are really there; else what the profile says of them.
+    known = [
+        gpu.memory_bytes for gpu in hardware.gpus if profile.vendor == hardware.vendor and gpu.memory_bytes
+    ]
+    gpu_gb = min(known, default=profile.gpu_memory_gib * _GIB) / 1e9
+    share_gb = facts.weights_gb / tp
+    if share_gb >= gpu_gb * fraction:
+        yield (
+            f"{facts.weights_gb:.0f} GB of weights at --tp-size {tp} are {share_gb:.0f} GB a GPU, and "
+            f"--mem-fraction-static {fraction:g} leaves {gpu_gb * fraction:.0f} of its {gpu_gb:.0f} GB: "
+            "raise --tp-size, or use larger GPUs."
+        )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

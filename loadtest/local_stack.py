@@ -1,0 +1,116 @@
+"""A `dllm-stack up` of one's own, for tests and measurements: started, looked into, stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from dllm_stack.local.service import free_port
+
+READY = "Ctrl-C stops everything"
+START_S = 240  # an engine starts in half a minute; two busy cores may need several times that
+
+
+class LocalStack:
+    """Starts the stack on free ports and waits until it has printed its first answer.
+
+    Args:
+        env: settings of the services, as environment variables.
+    """
+
+    def __init__(self, **env: str) -> None:
+        self.port = free_port()
+        self.gateway_url = f"http://127.0.0.1:{self.port}"
+        ports = {f"DLLM_{name}__PORT": str(free_port()) for name in ("ROUTER", "WORKER")}
+        self.worker_url = f"http://127.0.0.1:{ports['DLLM_WORKER__PORT']}"
+        self._env = os.environ | ports | {"DLLM_GATEWAY__PORT": str(self.port)} | env
+        self._output_file = Path(tempfile.mkstemp(prefix="up-", suffix=".out")[1])
+        self._up: psutil.Popen
+
+    def __enter__(self) -> Self:
+        began = time.monotonic()
+        with self._output_file.open("wb") as output:
+            self._up = psutil.Popen(
+                [sys.executable, "-m", "dllm_stack.cli", "up"],
+                env=self._env,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        while READY not in self.output():
+            if self._up.poll() is not None or time.monotonic() - began > START_S:
+                self._up.kill()
+                raise RuntimeError(f"the stack did not start:\n{self.output()}")
+            time.sleep(0.1)
+        self.start_s = time.monotonic() - began
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._output_file.unlink()
+
+    def stop(self) -> int:
+        """Ctrl-C; returns the exit status."""
+        if self._up.poll() is None:
+            self._up.send_signal(signal.SIGINT)
+        status: int = self._up.wait(timeout=90)
+        return status
+
+    def output(self) -> str:
+        """What `up` has printed so far."""
+        return self._output_file.read_text(errors="replace")
+
+    @property
+    def redis_url(self) -> str:
+        found = re.search(r"redis://\S+", self.output())
+        assert found is not None
+        return found[0]
+
+    def service(self, name: str) -> psutil.Process:
+        """The process of router, worker, gateway or `dllm_stack.local.valkey`."""
+        for child in self._up.children():
+            if child.cmdline()[-1] == name or (
+                name == "valkey" and "dllm_stack.local.valkey" in child.cmdline()
+            ):
+                return child
+        raise LookupError(name)
+
+    def engine(self) -> psutil.Process:
+        """SGLang's launcher, whose children are the scheduler and the detokenizer."""
+        for child in self.service("worker").children():
+            if "sglang.launch_server" in child.cmdline():
+                return child
+        raise LookupError("engine")
+
+    @property
+    def engine_url(self) -> str:
+        return f"http://127.0.0.1:{self._engine_argument('--port')}"
+
+    @property
+    def checkpoint(self) -> str:
+        """The folder of the model served, with its tokenizer."""
+        return self._engine_argument("--model-path")
+
+    def _engine_argument(self, name: str) -> str:
+        arguments = self.engine().cmdline()
+        return arguments[arguments.index(name) + 1]
+
+    def processes(self) -> dict[str, psutil.Process]:
+        """Every process by a name: the services, `up`, and each of the engine's."""
+        found = {"up": psutil.Process(self._up.pid)}
+        found |= {name: self.service(name) for name in ("router", "worker", "gateway")}
+        found["valkey"] = self.service("dllm_stack.local.valkey").children()[0]
+        found["engine"] = self.engine()
+        found |= {f"engine {child.name()}": child for child in self.engine().children(recursive=True)}
+        return found

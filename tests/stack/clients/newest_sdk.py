@@ -1,0 +1,41 @@
+"""Run under the newest openai-python: `newest_sdk.py BASE_URL MODEL` prints what it saw as JSON."""
+
+import json
+import sys
+
+import openai
+
+base_url, model = sys.argv[1:]
+client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0)
+messages = [{"role": "user", "content": "Write the number from 1 to 128"}]
+
+whole = client.chat.completions.create(model=model, messages=messages, max_tokens=80)
+text, usage, chunks = "", None, 0
+with client.chat.completions.create(
+    model=model, messages=messages, max_tokens=80, stream=True, stream_options={"include_usage": True}
+) as stream:
+    for chunk in stream:
+        usage = chunk.usage or usage
+        if chunk.choices and chunk.choices[0].delta.content:
+            text += chunk.choices[0].delta.content
+            chunks += 1
+
+try:
+    client.chat.completions.create(model=model, messages=messages, temperature=0.7)
+    refused = None
+except openai.BadRequestError as error:
+    refused = {"status": error.status_code, "code": error.code, "param": error.param, "type": error.type}
+
+print(
+    json.dumps(
+        {
+            "version": openai.__version__,
+            "whole": whole.choices[0].message.content,
+            "whole_tokens": whole.usage.completion_tokens,
+            "streamed": text,
+            "streamed_tokens": usage.completion_tokens,
+            "chunks": chunks,
+            "refused": refused,
+        }
+    )
+)

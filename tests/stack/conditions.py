@@ -1,0 +1,63 @@
+"""What the tests of the whole stack wait for, and read from its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from dllm_stack.redis import Connections
+from loadtest.local_stack import LocalStack
+
+QUEUE_BOUND = 100  # jobs that may wait in the stack under test
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> float:
+    """Waits until a condition holds; returns how long that took, in seconds."""
+    began = time.monotonic()
+    while not await condition():
+        elapsed = time.monotonic() - began
+        assert elapsed < within_s, f"still not true after {within_s} s"
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+async def jobs(redis: Connections) -> list[bytes]:
+    """The keys of every job that waits or runs."""
+    return [key async for key in redis.commands.scan_iter("dllm:*:job:*")]
+
+
+async def no_jobs(redis: Connections) -> bool:
+    return not await jobs(redis)
+
+
+async def running(redis: Connections) -> int:
+    """Leases held, over all workers."""
+    keys = [key async for key in redis.commands.scan_iter("dllm:*:running:*")]
+    return sum([await redis.commands.hlen(key) for key in keys])
+
+
+async def samples(http: aiohttp.ClientSession, url: str, name: str) -> dict[tuple[str, ...], float]:
+    """The samples of one metric at `url`/metrics, by their label values."""
+    async with http.get(f"{url}/metrics") as response:
+        families = text_string_to_metric_families(await response.text())
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+async def ended(http: aiohttp.ClientSession, stack: LocalStack) -> float:
+    """How many requests the gateway has counted with an outcome."""
+    return sum((await samples(http, stack.gateway_url, "dllm_requests_total")).values())
+
+
+async def engine_tokens(http: aiohttp.ClientSession, stack: LocalStack) -> int:
+    """Tokens the engine holds for requests it runs now, from the engine itself."""
+    async with http.get(f"{stack.engine_url}/server_info") as response:
+        return int((await response.json())["internal_states"][0]["num_used_tokens"])

@@ -1,0 +1,51 @@
+"""One whole stack with a real engine for every test below: `dllm-stack up` as a user starts it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import pytest
+from openai import AsyncOpenAI
+
+from dllm_stack.local.service import port_is_free
+from dllm_stack.redis import Connections
+from dllm_stack.settings import RedisSettings
+from loadtest.local_stack import LocalStack
+from tests.stack.conditions import QUEUE_BOUND
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[LocalStack]:
+    """Runs until the last test, then must end by Ctrl-C and leave nothing behind."""
+    with LocalStack(DLLM_QUEUE__MAX_WAITING_JOBS=str(QUEUE_BOUND)) as stack:
+        yield stack
+        processes = stack.processes()
+        assert stack.stop() == 0, stack.output()
+        left = [name for name, process in processes.items() if process.is_running()]
+        assert left == [], f"still running after Ctrl-C: {left}"
+        assert port_is_free("127.0.0.1", stack.port)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=110)) as session:
+        yield session
+
+
+@pytest.fixture
+async def client(stack: LocalStack) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{stack.gateway_url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+async def model(client: AsyncOpenAI) -> str:
+    return (await client.models.list()).data[0].id
+
+
+@pytest.fixture
+async def redis(stack: LocalStack) -> AsyncIterator[Connections]:
+    connections = Connections(RedisSettings(url=stack.redis_url))
+    yield connections
+    await connections.aclose()

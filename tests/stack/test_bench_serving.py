@@ -1,0 +1,35 @@
+"""SGLang's own load generator drives the gateway and prints its table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loadtest.local_stack import LocalStack
+
+PROMPTS = 6
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("backend", ["sglang", "sglang-oai", "sglang-oai-chat"])
+def test_it_completes(stack: LocalStack, tmp_path: Path, backend: str, record: Callable[[str], None]) -> None:
+    result = tmp_path / "result.jsonl"
+    command = [sys.executable, "-m", "sglang.bench_serving", "--backend", backend]
+    command += ["--base-url", stack.gateway_url, "--model", "tiny-llada2", "--tokenizer", stack.checkpoint]
+    command += ["--dataset-name", "random-ids", "--random-input-len", "48", "--random-output-len", "48"]
+    command += ["--num-prompts", str(PROMPTS), "--max-concurrency", "3", "--output-file", str(result)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=220, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Serving Benchmark Result" in run.stdout
+    figures = json.loads(result.read_text().splitlines()[-1])
+    assert figures["completed"] == PROMPTS
+    assert figures["total_output_tokens"] > 0
+    record(
+        f"bench_serving --backend {backend}: {figures['completed']} of {PROMPTS} completed, "
+        f"{figures['output_throughput']:.0f} tok/s, median TTFT {figures['median_ttft_ms']:.0f} ms"
+    )

@@ -31,9 +31,13 @@ with contextlib.redirect_stdout(sys.stderr):
     for node in ast.walk(ast.parse(inspect.getsource(sys.modules[DllmConfig.__module__])))
     if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "DLLM_PARAMS"
 )
-literal = ast.literal_eval
+value_of = ast.literal_eval
 architectures = {
-    literal(key): {literal(k): literal(v) for k, v in zip(row.keys, row.values) if not isinstance(v, ast.Call)}
+    value_of(key): {
+        value_of(k): value_of(v)
+        for k, v in zip(row.keys, row.values)
+        if not isinstance(v, ast.Call)
+    }
     for key, row in zip(table.keys, table.values)
 }
 answer = {

@@ -41,7 +41,6 @@ CHECKED = frozenset(
         "--attention-backend",
         "--dllm-algorithm",
         "--dllm-algorithm-config",
-        "--load-format",
         "--max-running-requests",
         "--mem-fraction-static",
         "--tp-size",

@@ -86,8 +86,8 @@ def decoding(facts: Facts, algorithm: str | None, attention_backend: str | None 
     choices = ", ".join(sorted(architecture.algorithms))
     if not algorithm:
         yield (
-            f"{facts.architecture} is a diffusion model, and without a dLLM algorithm it writes nothing but "
-            f"newlines: set `dllm.algorithm` in the model file to one of {choices}."
+            f"{facts.architecture} is a diffusion model, whose answers are nonsense without a dLLM "
+            f"algorithm: set `dllm.algorithm` in the model file to one of {choices}."
         )
     elif algorithm not in architecture.algorithms:
         yield f"{algorithm!r} is no dLLM algorithm for {facts.architecture}: choose one of {choices}."
@@ -190,7 +190,7 @@ def _sizes(values: dict[str, str], facts: Facts, profile: Profile, hardware: Har
         yield f"--tp-size is {values['--tp-size']}, which is no number of GPUs: set it to 1 or more."
         return
     yield from _tensor_parallelism(int(tp), facts, profile, hardware)
-    if fraction and values.get("--load-format") != "dummy":
+    if fraction:
         yield from _memory(int(tp), fraction, facts, profile, hardware)
 
 

@@ -1,0 +1,67 @@
+"""A service's own small HTTP server: /healthz, /readyz, /metrics.
+
+It runs in the service's event loop, so /healthz answers exactly while that loop turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+Readiness = Callable[[], tuple[bool, Mapping[str, object]]]
+
+
+class Probes:
+    """Serves from `async with` until its end.
+
+    Args:
+        port: 0 takes any free one; `port` then tells which.
+        ready: whether the service may be given work, and what to say about it as JSON.
+    """
+
+    def __init__(self, host: str, port: int, metrics: CollectorRegistry, *, ready: Readiness) -> None:
+        self.port = port
+        self._host = host
+        self._metrics = metrics
+        self._ready = ready
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._expose),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self.port).start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._runner.cleanup()
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        ready, detail = self._ready()
+        return web.json_response({"ready": ready, **detail}, status=200 if ready else 503)
+
+    async def _expose(self, request: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )

@@ -1,0 +1,81 @@
+"""What has come of the answer to one prompt, and how endpoints put it into bytes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dllm_stack.messages import Block, End
+from dllm_stack.outcomes import Problem
+from gateway.metrics import Pace
+from gateway.ticket import Arrival, Ticket
+
+
+class Answer:
+    """One prompt's answer.
+
+    Attributes:
+        index: the place of its prompt in the request.
+        end: set once the job has completed.
+    """
+
+    def __init__(self, index: int, ticket: Ticket, pace: Pace) -> None:
+        self.index = index
+        self.ticket = ticket
+        self.token_ids: list[int] = []
+        self._texts: list[str] = []
+        self._prompt_tokens = 0
+        self._pace = pace
+
+    def add(self, arrival: Arrival) -> None:
+        block = arrival.block
+        self._texts.append(block.text)
+        self.token_ids.extend(block.token_ids)
+        self._prompt_tokens = block.prompt_tokens
+        self._pace.chunk(len(block.token_ids), arrival.at)
+
+    def finish(self) -> None:
+        """To be called once, when the job has completed."""
+        self._pace.finish()
+
+    @property
+    def id(self) -> str:
+        return self.ticket.job.id
+
+    @property
+    def end(self) -> End | None:
+        return self.ticket.end
+
+    @property
+    def finish_reason(self) -> str:
+        return (self.end and self.end.finish_reason) or "stop"
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.end.prompt_tokens if self.end else self._prompt_tokens
+
+    @property
+    def completion_tokens(self) -> int:
+        return self.end.completion_tokens if self.end else len(self.token_ids)
+
+
+class Rendering(Protocol):
+    """How one endpoint writes one request's answers. Empty bytes are not sent."""
+
+    def document(self, answers: list[Answer]) -> bytes:
+        """The whole body of an answer that is not streamed."""
+
+    def block(self, answer: Answer, block: Block) -> bytes:
+        """The event of a block, which `answer` holds already."""
+
+    def end(self, answer: Answer) -> bytes:
+        """The event that ends one answer."""
+
+    def close(self, answers: list[Answer]) -> bytes:
+        """What follows the last event."""
+
+    def failure(self, problem: Problem) -> bytes:
+        """What ends a stream that cannot go on."""

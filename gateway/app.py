@@ -1,0 +1,33 @@
+"""The gateway as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from dllm_stack.settings import Settings
+from gateway import errors, health
+from gateway.chat import routes as chat
+from gateway.completions import routes as completions
+from gateway.gateway import Gateway
+from gateway.generate import routes as generate
+from gateway.models import routes as models
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """`app.state.gateway` is its `Gateway`."""
+    gateway = Gateway(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with gateway.running():
+            yield
+
+    app = FastAPI(title="dllm-stack gateway", lifespan=lifespan, redirect_slashes=False)
+    app.state.gateway = gateway
+    errors.install(app)
+    for routes in (chat, completions, generate, models, health):
+        app.include_router(routes.router)
+    return app

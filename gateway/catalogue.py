@@ -1,0 +1,87 @@
+"""Which models there are: the pools of the registry, remembered."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from dllm_stack.messages import ModelCard
+from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from dllm_stack.queue import Registry
+from dllm_stack.redis import RedisError
+
+OTHER = "other"  # metrics label of a model that is in no registry
+RETRY_AFTER_S = 5
+
+log = structlog.get_logger()
+
+
+class Catalogue:
+    """The models seen since this process started.
+
+    What was seen once stays, so that a Redis that restarts empty does not turn models into unknown
+    ones; whether a worker serves them is for the queue to say.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._models: dict[str, ModelCard | None] = {}
+
+    async def keep_fresh(self, period_s: float) -> None:
+        while True:
+            try:
+                await self.refresh()
+            except RedisError as error:
+                log.warning("registry cannot be read", error=repr(error))
+            await asyncio.sleep(period_s)
+
+    async def refresh(self) -> None:
+        for name, card in (await self._registry.pools()).items():
+            if card is not None or name not in self._models:
+                self._models[name] = card
+
+    async def find(self, name: str) -> ModelCard | None:
+        """The card of a model, or None while no worker of its has loaded it yet.
+
+        Raises:
+            RequestError: no such model, or the registry cannot be asked about it.
+        """
+        if name not in self._models:
+            await self._ask()
+        if name not in self._models:
+            message = f"The model {name[:100]!r} does not exist."
+            raise RequestError(Problem(ErrorCode.MODEL_NOT_FOUND, message, param="model"))
+        return self._models[name]
+
+    async def only(self) -> str:
+        """The model of a request that names none.
+
+        Raises:
+            RequestError: there is not exactly one, or the registry cannot be asked.
+        """
+        if not self._models:
+            await self._ask()
+        if not self._models:
+            message = "No worker has announced a model yet."
+            raise RequestError(Problem(ErrorCode.NO_WORKER, message, retry_after_s=RETRY_AFTER_S))
+        if len(self._models) > 1:
+            message = f"model is required: there are {len(self._models)} of them here."
+            raise RequestError(Problem(ErrorCode.MISSING_FIELD, message, param="model"))
+        return next(iter(self._models))
+
+    async def _ask(self) -> None:
+        try:
+            await self.refresh()
+        except RedisError:
+            message = "The model registry cannot be reached."
+            raise RequestError(
+                Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=RETRY_AFTER_S)
+            ) from None
+
+    def all(self) -> dict[str, ModelCard | None]:
+        return self._models
+
+    def label(self, name: object) -> str:
+        """The `model` label of metrics."""
+        return name if isinstance(name, str) and name in self._models else OTHER

@@ -1,0 +1,42 @@
+"""The sending side of one HTTP exchange."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers
+from starlette.types import Message, Send
+
+from gateway.body import ClientGone
+
+
+class Channel:
+    """Sends an answer, and gives up on a client that has stopped reading.
+
+    Attributes:
+        started: status and headers are sent.
+    """
+
+    def __init__(self, send: Send, request_id: str, give_up_at: float) -> None:
+        """`give_up_at`: loop time from which a send that cannot proceed is abandoned."""
+        self.started = False
+        self._send_message = send
+        self._request_id = request_id
+        self._give_up_at = give_up_at
+
+    async def start(self, status: int, headers: Mapping[str, str]) -> None:
+        """Every method raises ClientGone when the client has not read until `give_up_at`."""
+        self.started = True
+        raw = Headers({**headers, "x-request-id": self._request_id}).raw
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def write(self, body: bytes, *, more: bool) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def _send(self, message: Message) -> None:
+        try:
+            async with asyncio.timeout_at(self._give_up_at):
+                await self._send_message(message)
+        except TimeoutError:
+            raise ClientGone from None

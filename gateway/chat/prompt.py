@@ -1,0 +1,48 @@
+"""A chat's messages as the worker takes them: OpenAI's roles, and text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dllm_stack.messages import ChatPrompt
+from gateway.chat.protocol import Message
+from gateway.validation import invalid, missing, unsupported
+
+_PASSED_ON = {"role", "name", "tool_call_id", "tool_calls"}
+
+
+def chat_prompt(messages: list[Message]) -> ChatPrompt:
+    """
+    Raises:
+        RequestError: naming the content that is not text.
+    """
+    return ChatPrompt([_as_text(message, f"messages[{i}]") for i, message in enumerate(messages)])
+
+
+def _as_text(message: Message, path: str) -> dict[str, Any]:
+    fields = message.model_dump(include=_PASSED_ON, exclude_none=True)
+    if message.content is not None:
+        fields["content"] = _text(message.content, f"{path}.content")
+    elif not message.tool_calls:
+        raise missing(f"{path}.content")
+    return fields
+
+
+def _text(content: Any, param: str) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise invalid(param, "must be a string or an array of text parts")
+    return "".join(_part(part, f"{param}[{i}]") for i, part in enumerate(content))
+
+
+def _part(part: Any, param: str) -> str:
+    if not isinstance(part, dict):
+        raise invalid(param, "must be an object")
+    if part.get("type") != "text":
+        raise unsupported(param, 'must have the type "text": only text is taken')
+    if not isinstance(text := part.get("text"), str):
+        raise invalid(f"{param}.text", "must be a string")
+    for name in part.keys() - {"type", "text"}:
+        raise unsupported(f"{param}.{name}"[:100], "is not a field of a text part")
+    return text

@@ -1,0 +1,127 @@
+"""POST /v1/chat/completions: what it takes and what it answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from pydantic import Field
+
+from gateway.parameters import (
+    LOGPROBS,
+    OPENAI,
+    OPENAI_IGNORED,
+    TOP_LOGPROBS,
+    Count,
+    Stops,
+    StreamOptions,
+    TokenId,
+)
+from gateway.usage import Usage
+from gateway.validation import Honoured, Neutral, Rules
+
+_NO_TOOLS = "tool calls are not parsed yet"
+
+
+class FunctionCall(Honoured):
+    name: str
+    arguments: str
+
+
+class ToolCall(Honoured):
+    id: str
+    type: Literal["function"]
+    function: FunctionCall
+
+
+class Message(Honoured):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Any = None  # a string, or a list of text parts; see prompt.py
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    # Of an assistant's message, as the SDK gives it back; without effect.
+    refusal: str | None = None
+    annotations: list[Any] | None = None
+    audio: None = None
+    function_call: None = None
+
+
+class ChatRequest(Honoured):
+    model: str
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    stop: Stops
+    stop_token_ids: list[TokenId] | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+
+RULES = Rules(
+    ChatRequest,
+    neutral={
+        **OPENAI,
+        "logprobs": LOGPROBS,
+        "top_logprobs": TOP_LOGPROBS,
+        "tools": Neutral((list,), ([],), _NO_TOOLS),
+        "tool_choice": Neutral((str, dict), ("auto", "none"), _NO_TOOLS),
+        "functions": Neutral((list,), ([],), _NO_TOOLS),
+        "function_call": Neutral((str, dict), ("auto", "none"), _NO_TOOLS),
+        "modalities": Neutral((list,), (["text"],), "only text is generated"),
+        "audio": Neutral((dict,), (), "only text is generated"),
+        "reasoning_effort": Neutral((str,), ("none",), "the model does not think aloud"),
+        "verbosity": Neutral((str,), ("medium",), "the length of an answer cannot be steered"),
+        "web_search_options": Neutral((dict,), (), "there is no web search"),
+        "chat_template_kwargs": Neutral((dict,), ({},), "the chat template takes no arguments"),
+    },
+    ignored=OPENAI_IGNORED
+    | {"parallel_tool_calls", "prediction", "prompt_cache_key", "prompt_cache_retention"},
+)
+
+
+class ReplyMessage(msgspec.Struct, frozen=True):
+    content: str
+    role: str = "assistant"
+    refusal: None = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    message: ReplyMessage
+    finish_reason: str
+    index: int = 0
+    logprobs: None = None
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: str = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+    system_fingerprint: None = None
+
+
+class Delta(msgspec.Struct, frozen=True):
+    role: str | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+
+
+class ChunkChoice(msgspec.Struct, frozen=True):
+    delta: Delta
+    finish_reason: str | None = None
+    index: int = 0
+    logprobs: None = None
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: str = "chat.completion.chunk"
+    created: int
+    model: str
+    choices: list[ChunkChoice]
+    usage: Usage | UnsetType | None = UNSET
+    system_fingerprint: None = None

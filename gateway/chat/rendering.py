@@ -1,0 +1,66 @@
+"""Chat completions in bytes."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import UNSET, UnsetType
+
+from dllm_stack.messages import Block
+from dllm_stack.outcomes import Problem
+from gateway import sse
+from gateway.answer import Answer
+from gateway.chat.protocol import ChatCompletion, Choice, Chunk, ChunkChoice, Delta, ReplyMessage
+from gateway.parameters import StreamOptions
+from gateway.usage import StreamUsage, Usage, usage_of
+
+
+class ChatRendering:
+    def __init__(self, request_id: str, model: str, options: StreamOptions | None) -> None:
+        self._id = f"chatcmpl-{request_id}"
+        self._created = int(time.time())
+        self._model = model
+        self._usage = StreamUsage(options)
+        self._begun = False
+
+    def document(self, answers: list[Answer]) -> bytes:
+        (answer,) = answers
+        return sse.encode_json(
+            ChatCompletion(
+                id=self._id,
+                created=self._created,
+                model=self._model,
+                choices=[Choice(ReplyMessage(answer.text), answer.finish_reason)],
+                usage=usage_of(answers),
+            )
+        )
+
+    def block(self, answer: Answer, block: Block) -> bytes:
+        if not block.text:
+            return b""
+        return self._event(answer, ChunkChoice(Delta(self._role(), block.text)))
+
+    def end(self, answer: Answer) -> bytes:
+        return self._event(answer, ChunkChoice(Delta(self._role()), answer.finish_reason))
+
+    def close(self, answers: list[Answer]) -> bytes:
+        if not self._usage.at_end:
+            return sse.DONE
+        return self._chunk([], usage_of(answers)) + sse.DONE
+
+    def failure(self, problem: Problem) -> bytes:
+        return sse.event(problem.body())
+
+    def _role(self) -> str | UnsetType:
+        """Only the first delta tells the role."""
+        role = UNSET if self._begun else "assistant"
+        self._begun = True
+        return role
+
+    def _event(self, answer: Answer, choice: ChunkChoice) -> bytes:
+        return self._chunk([choice], self._usage.of_chunk(answer))
+
+    def _chunk(self, choices: list[ChunkChoice], usage: Usage | UnsetType | None) -> bytes:
+        return sse.event(
+            Chunk(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
+        )

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dllm_stack.messages import Decoding
+from gateway.chat.prompt import chat_prompt
+from gateway.chat.protocol import RULES
+from gateway.chat.rendering import ChatRendering
+from gateway.exchange import Exchange
+from gateway.gateway import Gateway, gateway_of
+from gateway.jobs import Call
+from gateway.parameters import agreed, check_context, check_stream_options
+from gateway.validation import check
+
+router = APIRouter()
+
+
+@router.post("/v1/chat/completions")
+async def create_chat_completion(request: Request) -> Response:
+    return Exchange(gateway_of(request), "chat", _interpret)
+
+
+async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
+    asked = check(body, RULES)
+    check_stream_options(asked.stream, asked.stream_options)
+    max_tokens = agreed(
+        {"max_completion_tokens": asked.max_completion_tokens, "max_tokens": asked.max_tokens}
+    )
+    prompt = chat_prompt(asked.messages)
+    card = await gateway.catalogue.find(asked.model)
+    tokens_param = "max_tokens" if asked.max_tokens else "max_completion_tokens"
+    check_context(card, [prompt], "messages", max_tokens, tokens_param)
+    return Call(
+        pool=asked.model,
+        prompts=[prompt],
+        decoding=Decoding(
+            max_tokens=max_tokens,
+            stop=asked.stop,
+            stop_token_ids=asked.stop_token_ids or [],
+            ignore_eos=bool(asked.ignore_eos),
+        ),
+        stream=bool(asked.stream),
+        rendering=ChatRendering(request_id, asked.model, asked.stream_options),
+    )

@@ -1,0 +1,64 @@
+"""POST /v1/completions: what it takes and what it answers."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gateway.parameters import (
+    COMPLETION_LOGPROBS,
+    OPENAI,
+    OPENAI_IGNORED,
+    Count,
+    Stops,
+    StreamOptions,
+    TokenId,
+)
+from gateway.prompts import Texts
+from gateway.usage import Usage
+from gateway.validation import Honoured, Neutral, Rules
+
+DEFAULT_MAX_TOKENS = 16  # as in OpenAI's reference
+
+
+class CompletionRequest(Honoured):
+    model: str
+    prompt: Texts
+    max_tokens: Count | None = None
+    stop: Stops
+    stop_token_ids: list[TokenId] | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+
+RULES = Rules(
+    CompletionRequest,
+    neutral={
+        **OPENAI,
+        "logprobs": COMPLETION_LOGPROBS,
+        "best_of": Neutral((int,), (1,), "every choice would be the same"),
+        "echo": Neutral((bool,), (False,), "the prompt is not part of the answer"),
+        "suffix": Neutral((str,), ("",), "text is only continued, never inserted"),
+    },
+    ignored=OPENAI_IGNORED,
+)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    text: str
+    index: int
+    finish_reason: str | None = None
+    logprobs: None = None
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole answer, and each chunk of a streamed one."""
+
+    id: str
+    object: str = "text_completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage | UnsetType | None = UNSET
+    system_fingerprint: None = None

@@ -1,0 +1,49 @@
+"""Text completions in bytes."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import UnsetType
+
+from dllm_stack.messages import Block
+from dllm_stack.outcomes import Problem
+from gateway import sse
+from gateway.answer import Answer
+from gateway.completions.protocol import Choice, Completion
+from gateway.parameters import StreamOptions
+from gateway.usage import StreamUsage, Usage, usage_of
+
+
+class CompletionRendering:
+    def __init__(self, request_id: str, model: str, options: StreamOptions | None) -> None:
+        self._id = f"cmpl-{request_id}"
+        self._created = int(time.time())
+        self._model = model
+        self._usage = StreamUsage(options)
+
+    def document(self, answers: list[Answer]) -> bytes:
+        choices = [Choice(answer.text, answer.index, answer.finish_reason) for answer in answers]
+        return sse.encode_json(self._completion(choices, usage_of(answers)))
+
+    def block(self, answer: Answer, block: Block) -> bytes:
+        if not block.text:
+            return b""
+        return self._event(answer, Choice(block.text, answer.index))
+
+    def end(self, answer: Answer) -> bytes:
+        return self._event(answer, Choice("", answer.index, answer.finish_reason))
+
+    def close(self, answers: list[Answer]) -> bytes:
+        if not self._usage.at_end:
+            return sse.DONE
+        return sse.event(self._completion([], usage_of(answers))) + sse.DONE
+
+    def failure(self, problem: Problem) -> bytes:
+        return sse.event(problem.body())
+
+    def _event(self, answer: Answer, choice: Choice) -> bytes:
+        return sse.event(self._completion([choice], self._usage.of_chunk(answer)))
+
+    def _completion(self, choices: list[Choice], usage: Usage | UnsetType | None) -> Completion:
+        return Completion(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dllm_stack.messages import Decoding
+from gateway.completions.protocol import DEFAULT_MAX_TOKENS, RULES
+from gateway.completions.rendering import CompletionRendering
+from gateway.exchange import Exchange
+from gateway.gateway import Gateway, gateway_of
+from gateway.jobs import Call
+from gateway.parameters import check_context, check_stream_options
+from gateway.validation import check
+
+router = APIRouter()
+
+
+@router.post("/v1/completions")
+async def create_completion(request: Request) -> Response:
+    return Exchange(gateway_of(request), "completions", _interpret)
+
+
+async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
+    asked = check(body, RULES)
+    check_stream_options(asked.stream, asked.stream_options)
+    card = await gateway.catalogue.find(asked.model)
+    prompts = asked.prompt.prompts
+    check_context(card, prompts, "prompt", asked.max_tokens, "max_tokens")
+    return Call(
+        pool=asked.model,
+        prompts=prompts,
+        decoding=Decoding(
+            max_tokens=asked.max_tokens or DEFAULT_MAX_TOKENS,
+            stop=asked.stop,
+            stop_token_ids=asked.stop_token_ids or [],
+            ignore_eos=bool(asked.ignore_eos),
+        ),
+        stream=bool(asked.stream),
+        rendering=CompletionRendering(request_id, asked.model, asked.stream_options),
+    )

@@ -1,0 +1,163 @@
+"""The life of one generation request, from its first byte to the last byte of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from dllm_stack.messages import End
+from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
+from gateway import relay
+from gateway.answer import Answer
+from gateway.body import ClientGone, decode_json, discard_body, read_body
+from gateway.catalogue import OTHER
+from gateway.channel import Channel
+from gateway.errors import INTERNAL, error_response
+from gateway.gateway import SHUTTING_DOWN, Gateway
+from gateway.jobs import Call, Jobs
+from gateway.metrics import Pace
+
+SEND_GRACE_S = 5.0  # what a client that does not read may take beyond the deadline
+
+# Takes the decoded body and the request's id. Raises RequestError.
+Interpret = Callable[[Any, Gateway, str], Awaitable[Call]]
+
+log = structlog.get_logger()
+
+_GONE = End(outcome=Outcome.CANCELLED)
+_UNEXPLAINED = Problem(ErrorCode.ENGINE_ERROR, "The engine ended this request without an answer.")
+
+
+class Exchange(Response):
+    """An endpoint's response, which does all of the work when it is sent: only here are `receive` and
+    `send` at hand, and with them the news that the client is gone.
+
+    Every exchange ends in exactly one `End`, is counted once, and leaves nothing behind.
+    """
+
+    def __init__(self, gateway: Gateway, endpoint: str, interpret: Interpret) -> None:
+        self.background = None
+        self._gateway = gateway
+        self._endpoint = endpoint
+        self._interpret = interpret
+        self._id = uuid4().hex
+        self._model = OTHER
+        self._call: Call | None = None
+        self._jobs: Jobs | None = None
+        self._closed: End | None = None
+
+    def close(self, end: End) -> None:
+        """Ends the exchange from outside of it. The first end counts."""
+        self._closed = self._closed or end
+        if self._jobs is not None:
+            self._jobs.close(self._closed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gateway, loop = self._gateway, asyncio.get_running_loop()
+        self._started = loop.time()
+        self._deadline = self._started + gateway.settings.gateway.request_timeout_s
+        channel = Channel(send, self._id, self._deadline + SEND_GRACE_S)
+        open_requests = gateway.metrics.open_requests.labels(self._endpoint)
+        open_requests.inc()
+        gateway.ledger.open.add(self)
+        end = End(outcome=Outcome.FAILED, problem=SHUTTING_DOWN)  # when the server cancels this task
+        try:
+            end = await self._serve(scope, receive, channel)
+            if end.problem is not None:
+                await self._report(end.problem, receive, channel)
+        except ClientGone:
+            end = self._closed or _GONE
+        finally:
+            gateway.ledger.open.discard(self)
+            open_requests.dec()
+            gateway.metrics.count(self._endpoint, self._model, end, loop.time() - self._started)
+
+    async def _serve(self, scope: Scope, receive: Receive, channel: Channel) -> End:
+        """Returns the end; one with a problem is still to be reported to the client."""
+        try:
+            self._call = await self._read(scope, receive)
+            end = await self._answer(self._call, receive, channel)
+        except RequestError as error:
+            return self._closed or _ended(error.problem)
+        except ClientGone:
+            raise
+        except Exception:
+            log.exception("request failed", request=self._id, endpoint=self._endpoint)
+            return _ended(INTERNAL)
+        if end.problem is None and end.outcome is not Outcome.COMPLETED and end is not self._closed:
+            return _ended(_UNEXPLAINED)
+        return end
+
+    async def _read(self, scope: Scope, receive: Receive) -> Call:
+        gateway = self._gateway
+        if gateway.draining:
+            raise RequestError(SHUTTING_DOWN)
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                body = await read_body(Headers(scope=scope), receive, gateway.settings.gateway.max_body_bytes)
+        except TimeoutError:
+            raise RequestError(self._deadline_exceeded("send its body")) from None
+        asked = decode_json(body)
+        if isinstance(asked, dict):
+            self._model = gateway.catalogue.label(asked.get("model"))
+        call = await self._interpret(asked, gateway, self._id)
+        self._model = gateway.catalogue.label(call.pool)
+        return call
+
+    async def _answer(self, call: Call, receive: Receive, channel: Channel) -> End:
+        jobs = self._jobs = Jobs(call, self._gateway.ledger, self._id)
+        if self._closed is not None:
+            jobs.close(self._closed)
+        watch = asyncio.create_task(self._watch(receive))
+        timer = asyncio.get_running_loop().call_at(self._deadline, self._expire)
+        try:
+            await jobs.admit()
+            answers = [
+                Answer(index, ticket, Pace(self._gateway.metrics, self._model, self._started))
+                for index, ticket in enumerate(jobs.tickets)
+            ]
+            return await (relay.stream if call.stream else relay.collect)(
+                jobs, answers, call.rendering, channel
+            )
+        finally:
+            timer.cancel()
+            watch.cancel()
+            jobs.release()
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.close(_GONE)
+
+    def _expire(self) -> None:
+        assert self._jobs is not None
+        ran = any(ticket.attempt for ticket in self._jobs.tickets)
+        self.close(_ended(self._deadline_exceeded("finish" if ran else "leave the queue")))
+
+    def _deadline_exceeded(self, what: str) -> Problem:
+        limit = self._gateway.settings.gateway.request_timeout_s
+        return Problem(ErrorCode.DEADLINE_EXCEEDED, f"The request did not {what} within {limit:g} s.")
+
+    async def _report(self, problem: Problem, receive: Receive, channel: Channel) -> None:
+        if channel.started:
+            assert self._call is not None
+            await channel.write(self._call.rendering.failure(problem), more=False)
+            return
+        response = error_response(problem)
+        unread = problem.code is ErrorCode.BODY_TOO_LARGE
+        await channel.start(response.status_code, response.headers)
+        await channel.write(bytes(response.body), more=unread)
+        if unread:
+            await discard_body(receive)
+            await channel.write(b"", more=False)
+
+
+def _ended(problem: Problem) -> End:
+    return End(outcome=problem.outcome, problem=problem)

@@ -1,0 +1,155 @@
+"""What this gateway and the queue of one pool tell each other, kept true against Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from dllm_stack.messages import End
+from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
+from dllm_stack.queue import START, PoolQueue
+from dllm_stack.redis import BLOCK_S, RedisError
+from dllm_stack.settings import Settings
+from gateway.ticket import Ticket
+
+RETRY_S = 0.2  # pause after a failed call of Redis
+LOST_AFTER_S = 1.0  # age from which an open job is looked up in Redis
+UNAVAILABLE_RETRY_AFTER_S = 5
+
+log = structlog.get_logger()
+
+
+class Feed:
+    """The open tickets of one pool.
+
+    One task reads their replies; one sends the heartbeat and re-admits what Redis has lost; one ends
+    the tickets of a Redis that stays away; one cancels jobs until Redis has heard of it.
+    """
+
+    def __init__(self, queue: PoolQueue, gateway_id: str, settings: Settings) -> None:
+        self._queue = queue
+        self._gateway_id = gateway_id
+        self._settings = settings
+        self._tickets: dict[str, Ticket] = {}
+        self._cancels: asyncio.Queue[str] = asyncio.Queue()
+        self._last = START  # id of the last reply read
+        self._loop = asyncio.get_running_loop()
+        self._read_at = self._loop.time()
+        self._tasks = [
+            asyncio.create_task(self._forever(step))
+            for step in (self._read, self._beat, self._end_unreachable, self._cancel_next)
+        ]
+
+    async def admit(self, ticket: Ticket) -> None:
+        """Puts the job into the queue. `release` is due afterwards, whether this raises or not.
+
+        Raises:
+            RequestError: the queue is full, has no worker, or cannot be reached.
+        """
+        self._tickets[ticket.job.id] = ticket
+        try:
+            admission = await self._queue.admit(ticket.job)
+        except RedisError:
+            raise RequestError(_unavailable("The queue cannot be reached.")) from None
+        if admission.problem is not None:
+            ticket.settled = True
+            raise RequestError(admission.problem)
+        ticket.admitted_at = self._loop.time()
+
+    def release(self, ticket: Ticket) -> None:
+        """Forgets a ticket, and cancels its job unless the queue has ended it."""
+        self._tickets.pop(ticket.job.id, None)
+        if not ticket.settled:
+            self._cancels.put_nowait(ticket.job.id)
+
+    async def aclose(self) -> None:
+        """Leaves the pool; jobs still open there are cancelled."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._queue.gateway_leave(self._gateway_id)
+        except RedisError:
+            log.warning("left a pool unannounced: redis is unreachable", pool=self._queue.pool)
+
+    async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await step()
+            except RedisError as error:
+                log.warning("redis call failed", pool=self._queue.pool, step=step.__name__, error=repr(error))
+                await asyncio.sleep(RETRY_S)
+            except Exception:
+                log.exception("gateway task failed", pool=self._queue.pool, step=step.__name__)
+                await asyncio.sleep(RETRY_S)
+
+    async def _read(self) -> None:
+        try:
+            last, replies = await self._queue.replies(self._gateway_id, self._last)
+        except RedisError:
+            self._last = START
+            raise
+        self._last = last
+        self._read_at = now = self._loop.time()
+        for reply in replies:
+            ticket = self._tickets.get(reply.job_id)
+            if ticket is not None:
+                ticket.accept(reply, now)
+
+    async def _beat(self) -> None:
+        await self._queue.gateway_heartbeat(self._gateway_id, self._last)
+        await self._readmit_lost()
+        await asyncio.sleep(self._settings.queue.heartbeat_s)
+
+    async def _readmit_lost(self) -> None:
+        if not (ids := [ticket.job.id for ticket in self._open_since(self._loop.time() - LOST_AFTER_S)]):
+            return
+        for job_id in await self._queue.lost(self._gateway_id, self._last, ids):
+            ticket = self._tickets.get(job_id)
+            if ticket is None or ticket.end is not None:
+                continue
+            if ticket.relayed:
+                problem = Problem(ErrorCode.WORKER_LOST, "The queue lost this job; send the request again.")
+                ticket.close(End(outcome=Outcome.FAILED, problem=problem))
+                continue
+            # Redis may have begun runs that no reply has told of; none of them may be taken for the new one.
+            ticket.restart(ticket.attempt + self._settings.queue.max_attempts)
+            admission = await self._queue.admit(ticket.job, attempts=ticket.attempt)
+            log.warning(
+                "job was lost by redis",
+                pool=self._queue.pool,
+                job=job_id,
+                # When it is refused, for want of a worker or of room, the next beat asks again.
+                readmitted=admission.problem is None,
+            )
+            if ticket.end is not None:
+                self._cancels.put_nowait(job_id)  # the cancel sent at its end may have come too early
+
+    async def _end_unreachable(self) -> None:
+        await asyncio.sleep(self._settings.queue.heartbeat_s)
+        limit = self._loop.time() - BLOCK_S - self._settings.gateway.reply_grace_s
+        if self._read_at < limit:
+            problem = _unavailable("The queue became unreachable while the request ran.")
+            for ticket in self._open_since(limit):
+                ticket.close(End(outcome=Outcome.FAILED, problem=problem))
+
+    async def _cancel_next(self) -> None:
+        job_id = await self._cancels.get()
+        try:
+            await self._queue.cancel(job_id)
+        except RedisError:
+            self._cancels.put_nowait(job_id)
+            raise
+
+    def _open_since(self, limit: float) -> list[Ticket]:
+        return [
+            ticket
+            for ticket in self._tickets.values()
+            if ticket.end is None and ticket.admitted_at is not None and ticket.admitted_at < limit
+        ]
+
+
+def _unavailable(message: str) -> Problem:
+    return Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=UNAVAILABLE_RETRY_AFTER_S)

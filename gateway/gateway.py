@@ -1,0 +1,53 @@
+"""What the endpoints of one gateway share, and its life."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from starlette.requests import Request
+
+from dllm_stack.outcomes import ErrorCode, Problem
+from dllm_stack.queue import Registry
+from dllm_stack.redis import Connections
+from dllm_stack.settings import Settings
+from gateway.catalogue import Catalogue
+from gateway.ledger import Ledger
+from gateway.metrics import Metrics
+
+SHUTTING_DOWN = Problem(
+    ErrorCode.SHUTTING_DOWN, "This gateway is shutting down; send the request again.", retry_after_s=1
+)
+
+
+class Gateway:
+    """
+    Attributes:
+        draining: no request is taken any more; the open ones finish.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.connections = Connections(settings.redis)
+        self.catalogue = Catalogue(Registry(self.connections))
+        self.ledger = Ledger(self.connections, settings)
+        self.metrics = Metrics()
+        self.draining = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Starts at once, whether Redis is there or not: requests are refused until it is."""
+        refresh = asyncio.create_task(self.catalogue.keep_fresh(self.settings.queue.heartbeat_s))
+        try:
+            yield
+        finally:
+            refresh.cancel()
+            self.ledger.abandon(SHUTTING_DOWN)
+            await self.ledger.aclose()
+            await self.connections.aclose()
+
+
+def gateway_of(request: Request) -> Gateway:
+    return cast(Gateway, request.app.state.gateway)

@@ -1,0 +1,78 @@
+"""POST /generate, as SGLang's own: what it takes and what it answers."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from gateway.parameters import ENGINE, SAMPLING, TOKEN_LOGPROBS, TOP_LOGPROBS, Count, Stops, TokenId
+from gateway.parameters import LOGPROBS as RETURN_LOGPROB
+from gateway.prompts import PlainTexts, TokenIds
+from gateway.validation import GREEDY, Honoured, Neutral, Rules
+
+DEFAULT_MAX_NEW_TOKENS = 128  # SGLang's
+
+
+class GenerateRequest(Honoured):
+    text: PlainTexts | None = None
+    input_ids: TokenIds | None = None
+    sampling_params: dict[str, object] | None = None  # by SAMPLING_RULES
+    stream: bool | None = None
+    model: str | None = None  # not SGLang's: needed where there are several models
+
+
+class SamplingParams(Honoured):
+    max_new_tokens: Count | None = None
+    stop: Stops
+    stop_token_ids: list[TokenId] | None = None
+    ignore_eos: bool | None = None
+
+
+RULES = Rules(
+    GenerateRequest,
+    neutral={
+        **ENGINE,
+        "return_logprob": RETURN_LOGPROB,
+        "top_logprobs_num": TOP_LOGPROBS,
+        "token_ids_logprob": TOKEN_LOGPROBS,
+        "input_embeds": Neutral((list,), (), "prompts are text or token ids"),
+    },
+    # Of no effect without return_logprob, or for the server's own log.
+    ignored=frozenset(
+        {"logprob_start_len", "return_text_in_logprobs", "log_metrics", "no_logs", "custom_labels"}
+    ),
+)
+
+SAMPLING_RULES = Rules(
+    SamplingParams,
+    neutral={
+        **SAMPLING,
+        "sampling_seed": Neutral((int,), (), f"{GREEDY}, which needs no seed"),
+        "min_new_tokens": Neutral((int,), (0,), "an answer ends where the model ends it"),
+    },
+    ignored=frozenset({"stream_interval"}),  # every committed block is sent at once
+)
+
+
+class FinishReason(msgspec.Struct, frozen=True):
+    type: str  # "stop" or "length"
+    matched: str | int | UnsetType | None = UNSET  # what ended it, of "stop"
+    length: int | UnsetType = UNSET  # tokens generated, of "length"
+
+
+class MetaInfo(msgspec.Struct, frozen=True):
+    id: str
+    finish_reason: FinishReason | None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int | UnsetType = UNSET  # known at the end
+    e2e_latency: float | UnsetType = UNSET  # seconds, at the end
+
+
+class Generated(msgspec.Struct, frozen=True):
+    """One answer; of a stream, all of it so far."""
+
+    text: str
+    output_ids: list[int]
+    meta_info: MetaInfo
+    index: int | UnsetType = UNSET  # in a stream, of a list of prompts

@@ -1,0 +1,54 @@
+"""SGLang's answers in bytes."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import UNSET
+
+from dllm_stack.messages import Block, End
+from dllm_stack.outcomes import Problem
+from gateway import sse
+from gateway.answer import Answer
+from gateway.generate.protocol import FinishReason, Generated, MetaInfo
+
+
+class GenerateRendering:
+    def __init__(self, *, several: bool) -> None:
+        """`several`: the prompts came as a list, and so do the answers."""
+        self._several = several
+        self._started = time.monotonic()
+
+    def document(self, answers: list[Answer]) -> bytes:
+        generated = [self._generated(answer, indexed=False) for answer in answers]
+        return sse.encode_json(generated if self._several else generated[0])
+
+    def block(self, answer: Answer, block: Block) -> bytes:
+        return sse.event(self._generated(answer, indexed=self._several))
+
+    def end(self, answer: Answer) -> bytes:
+        return sse.event(self._generated(answer, indexed=self._several))
+
+    def close(self, answers: list[Answer]) -> bytes:
+        return sse.DONE
+
+    def failure(self, problem: Problem) -> bytes:
+        return sse.event(problem.body()) + sse.DONE
+
+    def _generated(self, answer: Answer, *, indexed: bool) -> Generated:
+        end = answer.end
+        meta = MetaInfo(
+            id=answer.id,
+            finish_reason=_finish_reason(end) if end else None,
+            prompt_tokens=answer.prompt_tokens,
+            completion_tokens=answer.completion_tokens,
+            cached_tokens=end.cached_tokens if end else UNSET,
+            e2e_latency=time.monotonic() - self._started if end else UNSET,
+        )
+        return Generated(answer.text, answer.token_ids, meta, answer.index if indexed else UNSET)
+
+
+def _finish_reason(end: End) -> FinishReason:
+    if end.finish_reason == "length":
+        return FinishReason("length", length=end.completion_tokens)
+    return FinishReason("stop", matched=end.matched_stop)

@@ -1,0 +1,42 @@
+"""Probes and metrics of one gateway."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from dllm_stack.redis import RedisError
+from gateway.gateway import gateway_of
+
+PING_S = 1.0
+
+router = APIRouter()
+
+
+@router.get("/healthz")
+async def live() -> Response:
+    """The process lives."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/readyz")
+async def ready(request: Request) -> Response:
+    """The gateway may be sent requests: it is not about to leave, and Redis answers."""
+    gateway = gateway_of(request)
+    if gateway.draining:
+        return JSONResponse({"status": "draining"}, 503)
+    try:
+        async with asyncio.timeout(PING_S):
+            await gateway.connections.commands.ping()
+    except (RedisError, TimeoutError):
+        return JSONResponse({"status": "redis does not answer"}, 503)
+    return JSONResponse({"status": "ready"})
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    return Response(gateway_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,120 @@
+"""Prometheus metrics of one gateway. Times are seconds."""
+
+from __future__ import annotations
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from dllm_stack.messages import End
+
+REQUEST_BUCKETS = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(1, 2, 5, 10, 20, 30, 60, 120, 300, 600),
+)
+TOKEN_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
+CHUNK_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+CHUNK_TOKEN_BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 128, 256)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class Metrics:
+    """`model` is a pool of the registry, or "other", so that clients cannot add series."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.requests = Counter(
+            "dllm_gateway_requests",
+            "Requests by how they ended; code is empty for those completed or cancelled.",
+            ("endpoint", "model", "outcome", "code"),
+            registry=self.registry,
+        )
+        self.open_requests = Gauge(
+            "dllm_gateway_open_requests",
+            "Requests without a complete answer yet.",
+            ("endpoint",),
+            registry=self.registry,
+        )
+        self.request_seconds = Histogram(
+            "dllm_gateway_request_seconds",
+            "From a request's arrival to the last byte of its answer.",
+            ("endpoint", "model", "outcome"),
+            buckets=REQUEST_BUCKETS,
+            registry=self.registry,
+        )
+        self.time_to_first_token = self._of_model(
+            "dllm_gateway_time_to_first_token_seconds",
+            "From a request's arrival to its first committed block.",
+            REQUEST_BUCKETS,
+        )
+        self.inter_token_latency = self._of_model(
+            "dllm_gateway_inter_token_latency_seconds",
+            "Time between tokens: k tokens that come together after d seconds count as k times d/k.",
+            TOKEN_BUCKETS,
+        )
+        self.time_per_output_token = self._of_model(
+            "dllm_gateway_time_per_output_token_seconds",
+            "Time from the first block to the last, divided by the tokens after the first one.",
+            TOKEN_BUCKETS,
+        )
+        self.inter_chunk = self._of_model(
+            "dllm_gateway_inter_chunk_seconds", "Time between two blocks of an answer.", CHUNK_BUCKETS
+        )
+        self.chunk_tokens = self._of_model(
+            "dllm_gateway_chunk_tokens", "Tokens of one block.", CHUNK_TOKEN_BUCKETS
+        )
+
+    def _of_model(self, name: str, help_text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, help_text, ("model",), buckets=buckets, registry=self.registry)
+
+    def count(self, endpoint: str, model: str, end: End, seconds: float) -> None:
+        """Counts a request that has ended."""
+        code = end.problem.code if end.problem else ""
+        self.requests.labels(endpoint, model, end.outcome, code).inc()
+        self.request_seconds.labels(endpoint, model, end.outcome).observe(seconds)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class Pace:
+    """The speed of one answer, measured as its blocks arrive at the gateway."""
+
+    def __init__(self, metrics: Metrics, model: str, started: float) -> None:
+        """`started`: loop time of the request's arrival."""
+        self._ttft = metrics.time_to_first_token.labels(model)
+        self._itl = metrics.inter_token_latency.labels(model)
+        self._tpot = metrics.time_per_output_token.labels(model)
+        self._gap = metrics.inter_chunk.labels(model)
+        self._chunk_tokens = metrics.chunk_tokens.labels(model)
+        self._started = started
+        self._first: float | None = None
+        self._last = started
+        self._tokens = 0
+
+    def chunk(self, tokens: int, at: float) -> None:
+        if tokens == 0:
+            return
+        if self._first is None:
+            self._first = at
+            self._ttft.observe(at - self._started)
+        else:
+            gap = at - self._last
+            self._gap.observe(gap)
+            for _ in range(tokens):
+                self._itl.observe(gap / tokens)
+        self._chunk_tokens.observe(tokens)
+        self._tokens += tokens
+        self._last = at
+
+    def finish(self) -> None:
+        if self._first is not None and self._last > self._first:
+            self._tpot.observe((self._last - self._first) / (self._tokens - 1))

@@ -1,0 +1,155 @@
+"""Fields and rules that several endpoints share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from dllm_stack.messages import ModelCard, Prompt, TokenPrompt
+from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from gateway.validation import GREEDY, Honoured, Neutral, invalid
+
+MAX_STOPS = 4  # OpenAI's limit
+MAX_PROMPTS = 128  # prompts of one request; each is a job
+MAX_INT = 2**31 - 1
+
+Count = Annotated[int, Field(ge=1, le=MAX_INT)]
+TokenId = Annotated[int, Field(ge=0, le=MAX_INT)]
+
+
+def _stops(value: Any) -> Any:
+    stops = [value] if isinstance(value, str) else value
+    if (
+        isinstance(stops, list)
+        and len(stops) <= MAX_STOPS
+        and all(isinstance(stop, str) and stop for stop in stops)
+    ):
+        return stops
+    if stops is None:
+        return []
+    raise PydanticCustomError(
+        "stop", "must be a non-empty string or an array of up to {most} of them", {"most": MAX_STOPS}
+    )
+
+
+Stops = Annotated[
+    list[str],
+    Field(default_factory=list),
+    BeforeValidator(_stops),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": MAX_STOPS},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+
+
+class StreamOptions(Honoured):
+    include_usage: bool | None = None
+    # As vLLM has it: the running usage in every chunk, beside include_usage.
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: bool | None = None  # without effect: nothing is padded
+
+
+_NUMBER = (int, float)
+_NO_SAMPLING = f"{GREEDY}, so there is nothing to sample"
+_NO_LOGPROBS = "block diffusion has no log probability for each token"
+_NO_GRAMMAR = "constrained decoding is not available"
+_TEXT_ONLY = "only text is taken"
+
+SAMPLING: dict[str, Neutral] = {
+    "temperature": Neutral(_NUMBER, (0,), GREEDY),
+    "top_p": Neutral(_NUMBER, (1,), _NO_SAMPLING),
+    "top_k": Neutral((int,), (-1, 0, 1), _NO_SAMPLING),
+    "min_p": Neutral(_NUMBER, (0,), _NO_SAMPLING),
+    "frequency_penalty": Neutral(_NUMBER, (0,), GREEDY),
+    "presence_penalty": Neutral(_NUMBER, (0,), GREEDY),
+    "repetition_penalty": Neutral(_NUMBER, (1,), GREEDY),
+    "logit_bias": Neutral((dict,), ({},), GREEDY),
+    "n": Neutral((int,), (1,), f"{GREEDY}, so every choice would be the same"),
+    "regex": Neutral((str,), ("",), _NO_GRAMMAR),
+    "ebnf": Neutral((str,), ("",), _NO_GRAMMAR),
+    "json_schema": Neutral((str,), ("",), _NO_GRAMMAR),
+    "structural_tag": Neutral((str,), ("",), _NO_GRAMMAR),
+    "stop_regex": Neutral((str, list), ("", []), "only stop strings and stop token ids end an answer"),
+    "no_stop_trim": Neutral((bool,), (False,), "the stop string is never part of the answer"),
+    "skip_special_tokens": Neutral((bool,), (True,), "special tokens are never part of the text"),
+    "spaces_between_special_tokens": Neutral((bool,), (True,), "special tokens are never part of the text"),
+    "custom_params": Neutral((dict,), ({},), "the engine's own parameters are not passed through"),
+}
+"""Decoding parameters without an effect, as OpenAI's and SGLang's clients send them."""
+
+ENGINE: dict[str, Neutral] = {
+    "lora_path": Neutral((str, list), (), "adapters are not served"),
+    "custom_logit_processor": Neutral((str, list), (), GREEDY),
+    "session_params": Neutral((dict,), ({},), "every request stands alone"),
+    "return_hidden_states": Neutral((bool, str, list), (False,), "only text and token ids are returned"),
+    "return_routed_experts": Neutral((bool,), (False,), "only text and token ids are returned"),
+    "image_data": Neutral((str, list, dict), ([],), _TEXT_ONLY),
+    "video_data": Neutral((str, list, dict), ([],), _TEXT_ONLY),
+    "audio_data": Neutral((str, list, dict), ([],), _TEXT_ONLY),
+    "rid": Neutral((str, list), (), "the gateway gives each request its id"),
+    "priority": Neutral((int,), (), "requests are served in the order of their arrival"),
+}
+"""SGLang's parameters of a request that are no decoding parameters."""
+
+OPENAI: dict[str, Neutral] = {
+    **SAMPLING,
+    **ENGINE,
+    "seed": Neutral((int,), (), f"{GREEDY}, which needs no seed"),
+    "min_tokens": Neutral((int,), (0,), "an answer ends where the model ends it"),
+    "response_format": Neutral((dict,), ({"type": "text"},), _NO_GRAMMAR),
+}
+"""What chat and completions refuse alike."""
+
+LOGPROBS = Neutral((bool,), (False,), _NO_LOGPROBS)
+TOP_LOGPROBS = Neutral((int,), (0,), _NO_LOGPROBS)
+COMPLETION_LOGPROBS = Neutral((int,), (), _NO_LOGPROBS)
+TOKEN_LOGPROBS = Neutral((list,), ([],), _NO_LOGPROBS)
+
+OPENAI_IGNORED = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier"})
+
+
+def agreed(asked: dict[str, int | None]) -> int | None:
+    """The value of a parameter that has several names.
+
+    Raises:
+        RequestError: two of them differ.
+    """
+    given = {name: value for name, value in asked.items() if value is not None}
+    if len(set(given.values())) > 1:
+        first, second = list(given)[:2]
+        message = f"{first} and {second} mean the same and differ."
+        raise RequestError(Problem(ErrorCode.INVALID_VALUE, message, param=first))
+    return next(iter(given.values()), None)
+
+
+def check_stream_options(stream: bool | None, options: StreamOptions | None) -> None:
+    if options is not None and not stream:
+        raise invalid("stream_options", "is only for requests with stream=true")
+
+
+def check_context(
+    card: ModelCard | None, prompts: list[Prompt], prompt_param: str, tokens: int | None, tokens_param: str
+) -> None:
+    """Refuses what cannot fit whatever the tokenizer says; the worker knows the rest.
+
+    Raises:
+        RequestError: naming the parameter that is too large.
+    """
+    if card is None:
+        return
+    longest = max((len(prompt.ids) for prompt in prompts if isinstance(prompt, TokenPrompt)), default=0)
+    for param, length in ((prompt_param, longest), (tokens_param, tokens or 0)):
+        if length > card.context_length:
+            message = (
+                f"{param} asks for {length} tokens; {card.name} has a context of {card.context_length},"
+                " prompt and answer together."
+            )
+            raise RequestError(Problem(ErrorCode.CONTEXT_LENGTH_EXCEEDED, message, param=param))

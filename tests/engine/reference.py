@@ -114,6 +114,7 @@ class Reference:
         share = share / (share.sum(-1, keepdim=True) + 1e-20) * config["routed_scaling_factor"]
         per_expert = torch.zeros_like(scores).scatter(1, chosen, share)
         routed = sum(
-            per_expert[:, e, None] * self._mlp(x, f"{prefix}experts.{e}.") for e in range(config["num_experts"])
+            per_expert[:, e, None] * self._mlp(x, f"{prefix}experts.{e}.")
+            for e in range(config["num_experts"])
         )
         return routed + self._mlp(x, prefix + "shared_experts.")

@@ -2,6 +2,7 @@
 
 - `site/`: start-up code of the engine's processes, on their PYTHONPATH only.
 - `stand_in/`: a replacement for SGLang's compiled kernels.
+- `models/`: the models that SGLang imports first.
 - `routed_scaling`: a hook that repairs SGLang's mixture of experts on a CPU.
 """
 
@@ -14,14 +15,24 @@ _SITE = Path(__file__).resolve().parent / "site"
 
 
 def engine_environment() -> dict[str, str]:
-    """Variables to add to the environment of an engine that runs on a CPU."""
+    """Variables to add to the environment of an engine that runs on a CPU.
+
+    What this process has set itself of the last two is kept.
+    """
     inherited = os.environ.get("PYTHONPATH")
+    defaults = {
+        # A second thread gains a small model nothing, and whenever another process takes its core the
+        # first one waits for it: four times slower beside one busy process, against no difference.
+        "OMP_NUM_THREADS": "1",
+        # SGLang otherwise imports its 150 model files at every start: a second, and 40 MB.
+        "SGLANG_EXTERNAL_MODEL_PACKAGE": "worker.cpu.models",
+    }
     return {
         # SGLang's own switch to its CPU platform.
         "SGLANG_USE_CPU_ENGINE": "1",
         "PYTHONPATH": os.pathsep.join([str(_SITE), inherited] if inherited else [str(_SITE)]),
-        # Expert routing is marked for torch.compile, which on a CPU calls a C++ compiler in the middle
-        # of the first request: slow, and impossible where there is none.
-        "TORCH_COMPILE_DISABLE": "1",
+        # SGLang's expert routing is marked for torch.compile. On a CPU that calls a C++ compiler in the
+        # middle of the first request, which then takes 15 s instead of 0.1 s, and fails without one.
         "TORCHDYNAMO_DISABLE": "1",
+        **{name: os.environ.get(name, value) for name, value in defaults.items()},
     }

@@ -20,13 +20,9 @@ def read_checkpoint(original: Callable[[Any], Any], server_args: Any) -> Any:
     config = original(server_args)
     if config is None:
         return None
-    from sglang.srt.arg_groups.overrides import resolving_view
     from sglang.srt.configs.model_config import ModelConfig
 
-    arguments = resolving_view(server_args)
-    model = ModelConfig.from_server_args(
-        server_args, model_path=arguments.model_path, model_revision=arguments.revision
-    )
+    model = ModelConfig.from_server_args(server_args)
     if "block_size" not in config.algorithm_config:
         config.block_size = _positive_integer(model.hf_config, "block_size") or config.block_size
     # Negative in SGLang's table: this architecture decodes without a mask.
@@ -41,8 +37,8 @@ def _mask_id(model: Any, stock: int) -> int:
         if stock < model.vocab_size:
             return stock
         raise ValueError(
-            f"{model.model_path}/config.json has no mask_token_id, and the {stock} that SGLang assumes for its "
-            f"architecture is outside its vocabulary of {model.vocab_size} tokens: add mask_token_id"
+            f"{model.model_path}/config.json has no mask_token_id, and the {stock} that SGLang assumes for "
+            f"its architecture is outside its vocabulary of {model.vocab_size} tokens: add mask_token_id"
         )
     if type(own) is not int or not 0 <= own < model.vocab_size:
         raise ValueError(

@@ -1,9 +1,10 @@
-"""Which hooks apply in this process."""
+"""Which hooks this SGLang needs, in this process."""
 
 from __future__ import annotations
 
 import os
 
+from sglang.srt.dllm.mixin.scheduler import SchedulerDllmMixin
 from sglang.srt.plugins.hook_registry import HookType
 
 from worker.cpu import routed_scaling
@@ -12,10 +13,11 @@ from worker.dllm.hook import Hook
 
 
 def hooks() -> list[Hook]:
-    chosen = [
-        Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND),
-        Hook(refusals.TARGET, refusals.refuse, HookType.AFTER),
-    ]
+    chosen = [Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND)]
+    if hasattr(SchedulerDllmMixin, "validate_dllm_request"):
+        chosen.append(Hook(refusals.IN_SCHEDULER, refusals.refuse_in_scheduler, HookType.AFTER))
+    else:
+        chosen.append(Hook(refusals.IN_TOKENIZER, refusals.refuse_in_tokenizer, HookType.AFTER))
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
         chosen.append(Hook(routed_scaling.TARGET, routed_scaling.scale_in_router, HookType.AROUND))
     return chosen

@@ -11,8 +11,8 @@ def register() -> None:
     """
     try:
         # Imported here: a failing import of this module would only be logged too.
-        from worker.dllm.hooks import hooks
         from worker.dllm.hook import install
+        from worker.dllm.hooks import hooks
 
         install(hooks())
     except Exception as error:

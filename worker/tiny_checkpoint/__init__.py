@@ -10,7 +10,6 @@ stop tokens and usage.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -54,7 +53,9 @@ def _fill(folder: Path, seed: int) -> None:
     tokenizer = vocabulary.tokenizer()
     config = weights.config(tokenizer)
     tokenizer.save(str(folder / "tokenizer.json"))
-    save_file(weights.tensors(config, tokenizer, seed), folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(
+        weights.tensors(config, tokenizer, seed), folder / "model.safetensors", metadata={"format": "pt"}
+    )
     shutil.copyfile(_HERE / _CONFIGURATION, folder / _CONFIGURATION)
     shutil.copyfile(_HERE / "chat_template.jinja", folder / "chat_template.jinja")
     _write_json(
@@ -77,7 +78,4 @@ def _fill(folder: Path, seed: int) -> None:
 
 
 def _write_json(path: Path, value: object) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

@@ -76,6 +76,7 @@ def tensors(config: dict[str, Any], tokenizer: Tokenizer, seed: int) -> dict[str
     noise = _Noise(seed)
     hidden, head_dim = config["hidden_size"], config["head_dim"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    fused = (heads + 2 * kv_heads) * head_dim
     embeddings = noise(config["vocab_size"], hidden)
     embeddings[config["mask_token_id"]] *= _MASK_EMBEDDING_SCALE
     weights = {
@@ -90,7 +91,7 @@ def tensors(config: dict[str, Any], tokenizer: Tokenizer, seed: int) -> dict[str
             prefix + "post_attention_layernorm.weight": torch.ones(hidden),
             prefix + "attention.query_layernorm.weight": torch.full((head_dim,), _ATTENTION_SHARPNESS),
             prefix + "attention.key_layernorm.weight": torch.full((head_dim,), _ATTENTION_SHARPNESS),
-            prefix + "attention.query_key_value.weight": noise.linear((heads + 2 * kv_heads) * head_dim, hidden),
+            prefix + "attention.query_key_value.weight": noise.linear(fused, hidden),
             prefix + "attention.dense.weight": noise.linear(hidden, heads * head_dim),
         }
         if layer < config["first_k_dense_replace"]:

@@ -10,6 +10,7 @@ The folder `stand_in` goes last on the path, so that whatever is really installe
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
@@ -37,14 +38,14 @@ class _BeforeOperators(MetaPathFinder):
 
 def _define_missing_operators() -> None:
     import torch
-    import torchvision.extension
 
-    if torchvision.extension._has_ops():
+    extension = import_module("torchvision.extension")
+    if extension._has_ops():
         return
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in _SCHEMAS:
         library.define(schema)
-    torchvision.extension.dllm_stack_library = library  # the schemas live as long as it does
+    extension.__dict__["_schemas"] = library  # they live as long as it does
 
 
 def _run_hidden_sitecustomize() -> None:

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import checkpoints
 import pytest
 import yaml
 
 from dllm_stack.settings import CONFIGS
+from tests.worker import checkpoints
 from worker import tiny_checkpoint
 from worker.engine import catalog, checkpoint
 from worker.engine.catalog import CatalogError, Model

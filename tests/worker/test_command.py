@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from sglang_arguments import ask
 
 from dllm_stack.settings import CONFIGS
+from tests.worker.sglang_arguments import ask
 from worker import cpu
 from worker.engine import arguments, catalog, checkpoint, command
 from worker.engine.architectures import BLOCK_DIFFUSION

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import checkpoints
 import pytest
 
 from dllm_stack.settings import CONFIGS
+from tests.worker import checkpoints
 from worker.engine import catalog, checkpoint, preflight
 from worker.engine.catalog import Facts, Model, Profile
 from worker.engine.hardware import Gpu, Hardware
@@ -265,7 +265,7 @@ def test_a_cpu_profile_where_there_is_a_gpu(tmp_path: Path, monkeypatch: pytest.
     assert reasons(model, "cpu-dev", facts=facts, hardware=gpus) == []
 
 
-@pytest.mark.parametrize("requests", ["0", "-1", "many", "1.5"])
+@pytest.mark.parametrize("requests", ["0", "-1", "many", "1.5", "8.0"])
 def test_no_running_requests(requests: str) -> None:
     assert reasons("llada2.1-mini", "h100-8x", engine_args=[f"--max-running-requests={requests}"]) == [
         f"--max-running-requests is {requests}, but an engine runs 1 or more: set `max_running_requests` in "
@@ -279,7 +279,7 @@ def test_no_share_of_the_memory(fraction: str) -> None:
     assert reason.startswith(f"--mem-fraction-static is {fraction}, which is no share of the memory")
 
 
-@pytest.mark.parametrize("tp", ["0", "two", "1.5", "inf"])
+@pytest.mark.parametrize("tp", ["0", "two", "1.5", "4.0", "inf"])
 def test_no_number_of_gpus(tp: str) -> None:
     (reason,) = reasons("llada2.1-mini", "h100-8x", engine_args=["--tp", tp])
     assert reason == f"--tp-size is {tp}, which is no number of GPUs: set it to 1 or more."

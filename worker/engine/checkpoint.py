@@ -67,12 +67,12 @@ def _tiny() -> Path:
     # Generating takes torch and safetensors, which a worker on a real checkpoint does without.
     from worker import tiny_checkpoint
 
-    source = Path(tiny_checkpoint.__file__).parent
-    digest = hashlib.sha256(
-        b"".join(file.read_bytes() for file in sorted(source.glob("*.[pj]*")))
-    ).hexdigest()
     # Another generator writes another checkpoint, and one that an engine has open is never touched.
-    return tiny_checkpoint.write(cache_folder() / f"tiny-llada2-{digest[:12]}")
+    generator = hashlib.sha256()
+    for file in sorted(Path(tiny_checkpoint.__file__).parent.iterdir()):
+        if file.is_file():
+            generator.update(file.read_bytes())
+    return tiny_checkpoint.write(cache_folder() / f"tiny-llada2-{generator.hexdigest()[:12]}")
 
 
 def _download_small_files(hub_id: str, revision: str | None) -> Path:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from worker.engine import arguments, command
 from worker.engine.architectures import BLOCK_DIFFUSION
 from worker.engine.catalog import Facts, Model, Profile
 from worker.engine.hardware import Hardware
+
+_Number = TypeVar("_Number", int, float)
 
 _GIB = 2**30
 
@@ -172,10 +175,10 @@ def _unreadable(engine_args: Sequence[str]) -> Iterator[str]:
 
 
 def _sizes(values: dict[str, str], facts: Facts, profile: Profile, hardware: Hardware) -> Iterator[str]:
-    tp, requests, fraction = (
-        _number(values[name]) for name in ("--tp-size", "--max-running-requests", "--mem-fraction-static")
-    )
-    if requests is None or requests < 1 or requests % 1:
+    tp = _parsed(int, values["--tp-size"])
+    requests = _parsed(int, values["--max-running-requests"])
+    fraction = _parsed(float, values["--mem-fraction-static"])
+    if requests is None or requests < 1:
         yield (
             f"--max-running-requests is {values['--max-running-requests']}, but an engine runs 1 or more: "
             "set `max_running_requests` in the profile to how many."
@@ -186,12 +189,12 @@ def _sizes(values: dict[str, str], facts: Facts, profile: Profile, hardware: Har
             f"--mem-fraction-static is {values['--mem-fraction-static']}, which is no share of the memory: "
             "set it between 0 and 1, such as 0.8."
         )
-    if tp is None or tp < 1 or tp % 1:
+    if tp is None or tp < 1:
         yield f"--tp-size is {values['--tp-size']}, which is no number of GPUs: set it to 1 or more."
         return
-    yield from _tensor_parallelism(int(tp), facts, profile, hardware)
+    yield from _tensor_parallelism(tp, facts, profile, hardware)
     if fraction:
-        yield from _memory(int(tp), fraction, facts, profile, hardware)
+        yield from _memory(tp, fraction, facts, profile, hardware)
 
 
 def _tensor_parallelism(tp: int, facts: Facts, profile: Profile, hardware: Hardware) -> Iterator[str]:
@@ -233,8 +236,9 @@ def _memory(tp: int, fraction: float, facts: Facts, profile: Profile, hardware: 
         )
 
 
-def _number(text: str) -> float | None:
+def _parsed(kind: type[_Number], text: str) -> _Number | None:
+    """As SGLang's own parser would read it."""
     try:
-        return float(text)
+        return kind(text)
     except ValueError:
         return None

@@ -2,45 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import cast
+import asyncio
+import builtins
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, RedisError, TimeoutError
+from redis.exceptions import ConnectionError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dllm_stack.settings import RedisSettings
 
-__all__ = ["Connections", "RedisError"]
+__all__ = ["BLOCK_S", "Connections", "RedisError"]
 
 BLOCK_S = 1.0  # longest block of one blocking read
+_MOST_CONNECTIONS = 32  # of each client; further calls wait for one, within their time
 
 
 class Connections:
-    """Two clients of one Redis: `commands`, and `blocking` for reads that wait up to BLOCK_S."""
+    """Two clients of one Redis: `commands`, and `blocking` for reads that wait up to BLOCK_S.
+
+    Calls go between `async with connections.limit()`, which ends them in time. The timeout that redis-py
+    has of its own is not used: it sends through `asyncio.wait_for`, which in Python 3.11 can swallow the
+    cancellation of the task that waits, and then a service would not stop.
+    """
 
     def __init__(self, settings: RedisSettings) -> None:
-        self.commands = _client(settings, settings.timeout_s)
-        self.blocking = _client(settings, settings.timeout_s + BLOCK_S)
+        self._timeout_s = settings.timeout_s
+        self.commands = _client(settings)
+        self.blocking = _client(settings)
+
+    @asynccontextmanager
+    async def limit(self, *, block_s: float = 0.0) -> AsyncIterator[None]:
+        """Raises `RedisError` when what it encloses takes longer than the timeout plus `block_s`."""
+        limit_s = self._timeout_s + block_s
+        deadline = asyncio.timeout(limit_s)
+        try:
+            async with deadline:
+                yield
+        except builtins.TimeoutError:
+            if deadline.expired():
+                raise RedisTimeoutError(f"Redis did not answer within {limit_s:g} s") from None
+            raise
 
     async def ping(self) -> None:
         """Raises `RedisError` when Redis does not answer in time."""
-        await cast(Awaitable[bool], self.commands.ping())
+        async with self.limit():
+            await self.commands.ping()
 
     async def aclose(self) -> None:
         await self.commands.aclose()
         await self.blocking.aclose()
 
 
-def _client(settings: RedisSettings, timeout_s: float) -> Redis:
-    return Redis.from_url(
+def _client(settings: RedisSettings) -> Redis:
+    pool = BlockingConnectionPool.from_url(
         settings.url,
-        socket_timeout=timeout_s,
+        max_connections=_MOST_CONNECTIONS,
+        timeout=None,
+        socket_timeout=None,
         socket_connect_timeout=settings.timeout_s,
         socket_keepalive=True,
         protocol=2,
         # After a restart of Redis every pooled connection is dead, so a command that failed in transit
         # is sent once more. That is why every script of the queue is safe to repeat.
-        retry=Retry(NoBackoff(), retries=1, supported_errors=(ConnectionError, TimeoutError)),
+        retry=Retry(NoBackoff(), retries=1, supported_errors=(ConnectionError,)),
     )
+    return Redis.from_pool(pool)

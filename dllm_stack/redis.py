@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -38,14 +37,11 @@ class Connections:
     async def limit(self, *, block_s: float = 0.0) -> AsyncIterator[None]:
         """Raises `RedisError` when what it encloses takes longer than the timeout plus `block_s`."""
         limit_s = self._timeout_s + block_s
-        deadline = asyncio.timeout(limit_s)
         try:
-            async with deadline:
+            async with asyncio.timeout(limit_s):
                 yield
-        except builtins.TimeoutError:
-            if deadline.expired():
-                raise RedisTimeoutError(f"Redis did not answer within {limit_s:g} s") from None
-            raise
+        except TimeoutError:
+            raise RedisTimeoutError(f"Redis did not answer within {limit_s:g} s") from None
 
     async def ping(self) -> None:
         """Raises `RedisError` when Redis does not answer in time."""

@@ -1,0 +1,101 @@
+"""What of an unfinished answer may be shown, against a reference that knows how the answer ends."""
+
+from __future__ import annotations
+
+import codecs
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from worker.text import TextGate
+
+UNDECODED = "\N{REPLACEMENT CHARACTER}"
+
+
+def pieces(texts: list[str], stop: list[str]) -> list[str]:
+    """What a client is sent when the answer grows through `texts`; the last of them is the whole."""
+    gate = TextGate(stop)
+    return [*(gate.push(text) for text in texts[:-1]), gate.finish(texts[-1])]
+
+
+def growing(chunks: list[bytes]) -> list[str]:
+    """The answer after each chunk, as a detokenizer shows it: undecodable bytes are replaced."""
+    total = b"".join(chunks)
+    ends = [sum(map(len, chunks[: n + 1])) for n in range(len(chunks))]
+    return [total[:end].decode(errors="replace") for end in ends] or [""]
+
+
+@st.composite
+def cut_text(draw: st.DrawFn, alphabet: st.SearchStrategy[str]) -> tuple[str, list[bytes]]:
+    """A text and its UTF-8 bytes in random chunks."""
+    text = draw(st.text(alphabet, max_size=40))
+    data = text.encode()
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=12)))
+    return text, [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+CHARACTERS = st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("aé中🙂"))
+
+
+@given(cut_text(CHARACTERS))
+@example(("🙂", [b"\xf0", b"\x9f", b"\x99", b"\x82"]))
+def test_a_cut_character_is_sent_once_and_whole(cut: tuple[str, list[bytes]]) -> None:
+    text, chunks = cut
+    sent = pieces(growing(chunks), stop=[])
+    assert "".join(sent) == text
+    shown = ""
+    for piece, chunk_end in zip(sent, range(1, len(chunks) + 1), strict=True):
+        shown += piece
+        # Exactly the whole characters: nothing undecoded, and nothing withheld that is decoded, except
+        # replacement characters that the text itself ends with here.
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        whole = decoder.decode(b"".join(chunks[:chunk_end]))
+        if chunk_end < len(chunks):
+            assert whole.rstrip(UNDECODED) == shown.rstrip(UNDECODED)
+        assert text.startswith(shown)
+
+
+@given(st.lists(st.binary(max_size=6), max_size=10))
+@example([b"\xff" * 5, b"a"])
+def test_bytes_that_are_no_text_come_out_as_in_the_whole_answer(chunks: list[bytes]) -> None:
+    texts = growing(chunks)
+    assert "".join(pieces(texts, stop=[])) == texts[-1]
+
+
+def test_bytes_that_cannot_become_a_character_any_more_are_released() -> None:
+    gate = TextGate()
+    assert gate.push("a" + 2 * UNDECODED) == "a"
+    assert gate.push("a" + 5 * UNDECODED) == 2 * UNDECODED
+    assert gate.push("a" + 5 * UNDECODED + "b") == 3 * UNDECODED + "b"
+
+
+@given(
+    cut_text(st.sampled_from("ab中")),
+    st.lists(st.text(st.sampled_from("ab中"), min_size=1, max_size=4), min_size=1, max_size=3),
+)
+@example(("aab", [b"a", b"a", b"b"]), ["ab"])
+@example(("abab", [b"aba", b"b"]), ["abb", "ba"])
+def test_nothing_of_a_stop_string_is_sent_before_the_end(
+    cut: tuple[str, list[bytes]], stop: list[str]
+) -> None:
+    texts = growing(cut[1])
+    sent = pieces(texts, stop)
+    assert "".join(sent) == texts[-1]
+    shown = ""
+    for piece, text in zip(sent[:-1], texts[:-1], strict=True):
+        shown += piece
+        visible = text.rstrip(UNDECODED)
+        # Any place where a stop string stands, or may stand once the answer goes on.
+        places = [at for at in range(len(visible)) for s in stop if s.startswith(visible[at:][: len(s)])]
+        assert shown == visible[: min(places, default=len(visible))]
+
+
+def test_a_text_that_the_stop_string_cuts_off_is_never_taken_back() -> None:
+    gate = TextGate(["STOP"])
+    assert gate.push("one ST") == "one "
+    assert gate.push("one STAR STO") == "STAR "
+    assert gate.finish("one STAR ") == ""
+
+
+def test_an_empty_stop_string_holds_nothing_back() -> None:
+    assert TextGate([""]).push("abc") == "abc"

@@ -1,0 +1,306 @@
+"""The HTTP of one running SGLang server. Every call returns or raises in time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from types import TracebackType
+from typing import Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from dllm_stack.messages import Decoding
+from worker.prompt import Limits
+
+_CALL_S = 10.0  # limit of a call that the HTTP server answers by itself
+_CONNECT_S = 5.0
+_STOP_S = 1.0  # an engine that works ends an aborted request within one round of its scheduler
+# uvicorn closes an idle connection after 5 s; one that we reuse must not be about to close.
+_KEEP_ALIVE_S = 2.0
+# SGLang ends a request at its context length less 2 (srt/managers/scheduler.py, init_req_max_new_tokens).
+_KEPT_BACK = 2
+
+_Answer = TypeVar("_Answer")
+
+
+class EngineFault(Exception):
+    """The engine did not do what it should: it is gone, it broke off, or it answered with an error."""
+
+
+class EngineRefusal(Exception):
+    """The engine says that the request itself is wrong."""
+
+
+class Finish(msgspec.Struct, frozen=True):
+    type: str  # stop | length | abort
+    matched: int | str | list[int] | None = None
+    message: str | None = None
+    status_code: int | None = None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """One event of a generation."""
+
+    text: str  # the whole answer so far
+    token_ids: list[int]  # those that are new
+    prompt_tokens: int
+    cached_tokens: int
+    finish: Finish | None
+
+
+class EngineInfo(msgspec.Struct, frozen=True):
+    limits: Limits
+    slots: int  # requests that it runs at once
+    algorithm: str | None  # dLLM decoding algorithm
+    attention_backend: str | None
+    streams_deltas: bool  # events carry what is new instead of all so far
+
+
+class EngineClient:
+    """Use as a context manager."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._last_sign = time.monotonic()
+        self._session = aiohttp.ClientSession(
+            url,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since the engine's last sign of life."""
+        return time.monotonic() - self._last_sign
+
+    def saw_life(self) -> None:
+        self._last_sign = time.monotonic()
+
+    async def is_up(self) -> bool:
+        """Whether its HTTP server answers; it does so once the model is loaded."""
+        return await self._is_ok("/model_info", _CALL_S)
+
+    async def is_healthy(self, within_s: float) -> bool:
+        """Whether it generates. SGLang takes a second to say so, and 20 s to say no."""
+        if not await self._is_ok("/health", within_s):
+            return False
+        self.saw_life()
+        return True
+
+    async def info(self) -> EngineInfo:
+        """Raises EngineFault."""
+        server = await self._get("/server_info", _ServerInfo)
+        length = (await self._get("/v1/models", _Models)).data[0].max_model_len
+        # A dLLM runs one request at a time unless told otherwise, whatever it says of its effective limit.
+        single = server.dllm_algorithm is not None and server.max_running_requests is None
+        states = server.internal_states
+        return EngineInfo(
+            limits=Limits(
+                prompt=server.max_req_input_len - 1,
+                context=min(length, server.max_total_num_tokens) - _KEPT_BACK,
+            ),
+            slots=1 if single else sum(state.effective_max_running_requests_per_dp for state in states),
+            algorithm=server.dllm_algorithm,
+            attention_backend=server.attention_backend,
+            streams_deltas=server.incremental_streaming_output,
+        )
+
+    async def generate(self, token_ids: list[int], max_tokens: int, decoding: Decoding) -> Generation:
+        """Starts a generation.
+
+        Raises:
+            EngineFault, EngineRefusal
+        """
+        rid = uuid.uuid4().hex  # fresh each time: SGLang refuses one it has just seen, and aborts by prefix
+        body = {
+            "rid": rid,
+            "input_ids": token_ids,
+            "stream": True,
+            "sampling_params": {
+                "temperature": 0,
+                "max_new_tokens": max_tokens,
+                "stop": decoding.stop,
+                "stop_token_ids": decoding.stop_token_ids,
+                "ignore_eos": decoding.ignore_eos,
+            },
+        }
+        try:
+            response = await self._session.post("/generate", json=body)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineFault(f"The engine cannot be reached: {error!r}") from error
+        if response.status != 200:
+            raise await _error(response)
+        return Generation(self, rid, response)
+
+    async def abort(self, rid: str) -> None:
+        """Raises EngineFault. Returns when the engine has heard of it, not when it has stopped."""
+        try:
+            async with self._session.post("/abort_request", json={"rid": rid}) as response:
+                if response.status != 200:
+                    raise await _error(response)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineFault(f"The engine cannot be reached: {error!r}") from error
+
+    async def _is_ok(self, path: str, within_s: float) -> bool:
+        try:
+            async with asyncio.timeout(within_s), self._session.get(path) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def _get(self, path: str, kind: type[_Answer]) -> _Answer:
+        try:
+            async with asyncio.timeout(_CALL_S), self._session.get(path, raise_for_status=True) as response:
+                return msgspec.json.decode(await response.read(), type=kind)
+        except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError) as error:
+            raise EngineFault(f"The engine's {path} is of no use: {error!r}") from error
+
+
+class Generation:
+    """One running /generate request."""
+
+    def __init__(self, client: EngineClient, rid: str, response: aiohttp.ClientResponse) -> None:
+        self._client = client
+        self._rid = rid
+        self._response = response
+        self._events = bytearray()
+        self._tokens = 0  # of the answer, so far
+        self._over = False
+
+    async def next(self) -> Progress:
+        """The next event; may be awaited again after it was cancelled.
+
+        Raises:
+            EngineFault: the stream ended or broke before the answer was finished.
+            EngineRefusal
+        """
+        event = _decode_event(await self._next_event())
+        if event.error is not None:
+            self._over = True
+            raise event.error.exception()
+        if event.meta_info is None:
+            raise EngineFault("The engine sent an event without meta_info.")
+        meta, finish = event.meta_info, event.meta_info.finish_reason
+        self._over = finish is not None
+        if finish is not None and finish.status_code is not None:
+            # Such an event comes with made-up tokens.
+            raise _StreamError(finish.message or "no reason given", finish.status_code).exception()
+        new = event.output_ids[self._tokens :]
+        self._tokens = len(event.output_ids)
+        return Progress(event.text, new, meta.prompt_tokens, meta.cached_tokens, finish)
+
+    async def stop(self) -> bool:
+        """Ends the request, in the engine too.
+
+        Returns:
+            Whether the engine has confirmed that it runs no longer. If not, closing the connection was
+            all that could be done.
+        """
+        try:
+            async with asyncio.timeout(_STOP_S):
+                if not self._over:
+                    await self._client.abort(self._rid)
+                while not self._over:
+                    await self.next()
+                # Read to its end, the connection can be used again.
+                while await self._response.content.readany():
+                    pass
+        except (EngineFault, EngineRefusal, TimeoutError, aiohttp.ClientError):
+            pass
+        self._response.close()
+        return self._over
+
+    async def _next_event(self) -> bytes:
+        while True:
+            end = self._events.find(b"\n\n")
+            if end >= 0:
+                event = bytes(self._events[:end])
+                del self._events[: end + 2]
+                if event.startswith(b"data: {"):
+                    return event[6:]
+                continue
+            try:
+                chunk = await self._response.content.readany()
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise EngineFault(f"The engine's stream broke: {error!r}") from error
+            if not chunk:
+                raise EngineFault("The engine's stream ended before the answer did.")
+            self._client.saw_life()
+            self._events += chunk
+
+
+class _StreamError(msgspec.Struct, frozen=True):
+    message: str
+    code: int | None = None
+
+    def exception(self) -> EngineFault | EngineRefusal:
+        if self.code is not None and 400 <= self.code < 500:
+            return EngineRefusal(self.message)
+        return EngineFault(f"The engine failed: {self.message}")
+
+
+class _Meta(msgspec.Struct):
+    finish_reason: Finish | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class _Event(msgspec.Struct):
+    text: str = ""
+    output_ids: list[int] = []
+    meta_info: _Meta | None = None
+    error: _StreamError | None = None
+
+
+class _State(msgspec.Struct):
+    effective_max_running_requests_per_dp: int
+
+
+class _ServerInfo(msgspec.Struct):
+    max_req_input_len: int  # exclusive
+    max_total_num_tokens: int  # of the KV cache
+    internal_states: list[_State]  # one a data-parallel rank
+    max_running_requests: int | None = None
+    dllm_algorithm: str | None = None
+    attention_backend: str | None = None
+    incremental_streaming_output: bool = False
+
+
+class _ModelEntry(msgspec.Struct):
+    max_model_len: int
+
+
+class _Models(msgspec.Struct):
+    data: list[_ModelEntry]
+
+
+_event_decoder = msgspec.json.Decoder(_Event)
+
+
+def _decode_event(event: bytes) -> _Event:
+    try:
+        return _event_decoder.decode(event)
+    except msgspec.MsgspecError as error:
+        raise EngineFault(f"The engine sent an event that cannot be read: {error}") from error
+
+
+async def _error(response: aiohttp.ClientResponse) -> EngineFault | EngineRefusal:
+    """What a response other than 200 says, whichever of SGLang's shapes it has."""
+    try:
+        async with asyncio.timeout(_CALL_S):
+            body = (await response.text())[:2000]
+    except (aiohttp.ClientError, TimeoutError):
+        body = ""
+    finally:
+        response.close()
+    return _StreamError(body.strip() or "no reason given", response.status).exception()

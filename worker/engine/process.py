@@ -1,0 +1,162 @@
+"""One SGLang server as a group of processes: started, watched, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import psutil  # type: ignore[import-untyped]
+
+from worker.engine.command import EngineCommand
+
+_PR_SET_PDEATHSIG = 1
+_POLL_S = 0.2
+_KILL_S = 10.0  # a process that holds a GPU takes a while to be gone
+_LOG_BYTES = 16 << 20
+_TAIL_BYTES = 16 << 10
+
+_libc = ctypes.CDLL(None)
+
+
+class EngineProcess:
+    """A running `sglang.launch_server`, which has its schedulers and a detokenizer as children.
+
+    Its output goes to `engine.log` in the run folder; when that is 16 MiB long it becomes
+    `engine.log.old`, and a new one begins.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, url: str, log: Path) -> None:
+        self.url = url
+        self._process = process
+        self._log = log
+        self._log_writer = asyncio.create_task(self._write_log())
+        self._children: list[tuple[str, psutil.Process]] = []
+
+    @classmethod
+    async def start(cls, command: EngineCommand, url: str, run_dir: Path) -> Self:
+        """Starts the engine in a process group of its own. Should this worker die, so does the engine.
+
+        Args:
+            url: where the command makes it listen.
+            run_dir: an existing folder, for the log and for what the engine leaves behind.
+        """
+        command.write_files()
+        process = await asyncio.create_subprocess_exec(
+            *command.argv,
+            env=_environment(run_dir) | command.env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with(os.getpid()),
+        )
+        return cls(process, url, run_dir / "engine.log")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def watch_children(self) -> None:
+        """From now on, the end of a child is the end of the engine.
+
+        SGLang sees to that itself for its schedulers; without its detokenizer it would answer nothing.
+        """
+        self._children = [(child.name(), child) for child in psutil.Process(self.pid).children()]
+
+    async def ended(self) -> str:
+        """Returns, with the reason, once the engine or one of its children has ended."""
+        while self._process.returncode is None:
+            for name, child in self._children:
+                if not _runs(child):
+                    return f"lost its process {name}"
+            await asyncio.sleep(_POLL_S)
+        return f"ended with status {self._process.returncode}"
+
+    async def stop(self, grace_s: float) -> None:
+        """Returns once every process of the engine is gone.
+
+        Args:
+            grace_s: how long SIGTERM may take before SIGKILL; 0 kills at once.
+        """
+        if grace_s and self._process.returncode is None:
+            self._process.terminate()
+            await _until(lambda: self._process.returncode is not None, grace_s)
+        self.kill()
+        await _until(lambda: not self._members(), _KILL_S)
+        await asyncio.wait({self._log_writer}, timeout=1)
+        self._log_writer.cancel()
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes, without waiting."""
+        if self._members():
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def tail(self, lines: int = 30) -> str:
+        """The end of its output."""
+        with self._log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+
+    def _members(self) -> list[psutil.Process]:
+        """The processes of its group, which outlives its leader."""
+        return [each for each in psutil.process_iter() if _group(each) == self.pid and _runs(each)]
+
+    async def _write_log(self) -> None:
+        assert self._process.stdout is not None
+        log = self._log.open("ab", buffering=0)
+        try:
+            while output := await self._process.stdout.read(1 << 16):
+                log.write(output)
+                if log.tell() > _LOG_BYTES:
+                    log.close()
+                    self._log.rename(f"{self._log}.old")
+                    log = self._log.open("ab", buffering=0)
+        finally:
+            log.close()
+
+
+def _environment(run_dir: Path) -> dict[str, str]:
+    # SGLang leaves sockets in its temporary folder, so it gets one that disappears; what torch compiles
+    # is worth keeping, and would have gone to the same place.
+    compiled = {"TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"}
+    return compiled | os.environ | {"TMPDIR": str(run_dir)}
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """To run in the child between fork and exec. SGLang ties its own children to it in the same way."""
+
+    def tie() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before it was tied to
+            os._exit(1)
+
+    return tie
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _group(process: psutil.Process) -> int | None:
+    try:
+        return os.getpgid(process.pid)
+    except (ProcessLookupError, PermissionError):
+        return None
+
+
+async def _until(condition: Callable[[], bool], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        if condition():
+            return
+        await asyncio.sleep(_POLL_S / 4)

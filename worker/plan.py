@@ -1,0 +1,121 @@
+"""What a worker will run: read and checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dllm_stack.local.service import free_port
+from dllm_stack.messages import ModelCard
+from dllm_stack.settings import WorkerSettings
+from worker.engine import catalog, checkpoint, command, hardware, preflight
+from worker.engine.attached import AttachedEngine
+from worker.engine.catalog import CatalogError, Facts, Model
+from worker.engine.checkpoint import CheckpointError
+from worker.engine.client import EngineInfo
+from worker.engine.command import EngineCommand
+from worker.engine.preflight import Refused
+from worker.engine.process import EngineProcess
+from worker.engine.supervisor import EngineGivenUp, Server
+from worker.prompt import Renderer, TokenizerError
+
+
+class Refusal(Exception):
+    """These settings cannot work. The message says why, a sentence a line."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    facts: Facts
+    renderer: Renderer
+    model: ModelCard  # as far as it is known before the engine runs
+    start: Callable[[Path], Awaitable[Server]]  # takes the run folder
+
+    def check(self, engine: EngineInfo) -> None:
+        """Raises EngineGivenUp when the engine that came up is not one to serve this model with."""
+        reasons = list(preflight.decoding(self.facts, engine.algorithm, engine.attention_backend))
+        if engine.streams_deltas:
+            reasons.append(
+                "The engine runs with --incremental-streaming-output, but the worker reads whole answers: "
+                "start it without."
+            )
+        if reasons:
+            raise EngineGivenUp("\n".join(reasons))
+
+
+def make(settings: WorkerSettings, created: int) -> Plan:
+    """Reads the model, the profile and the checkpoint, and checks that they fit this machine.
+
+    Args:
+        created: Unix seconds, for the model's card.
+
+    Raises:
+        Refusal: with every reason there is.
+    """
+    try:
+        model = catalog.load_model(settings.model)
+        location = checkpoint.locate(model, settings.checkpoint)
+        facts = checkpoint.facts(model, location)
+        if settings.engine_url is not None:
+            url = settings.engine_url
+            algorithm = model.dllm.algorithm if model.dllm else None
+            block_size = facts.block_size or 1
+
+            async def start(run_dir: Path) -> Server:
+                return AttachedEngine(url)
+
+        else:
+            build = _builder(settings, model, location, facts)
+            planned = build(0, Path())
+            algorithm, block_size = planned.algorithm, planned.block_size
+
+            async def start(run_dir: Path) -> Server:
+                engine = build(free_port(), run_dir)
+                return await EngineProcess.start(
+                    engine, f"http://127.0.0.1:{engine.values['--port']}", run_dir
+                )
+
+        revision = model.revision if location == model.checkpoint else None
+        renderer = Renderer.load(location, revision, facts.vocab_size)
+    except (CatalogError, CheckpointError, Refused, TokenizerError) as error:
+        raise Refusal(str(error)) from error
+    card = ModelCard(
+        name=model.name,
+        context_length=facts.context_length,
+        block_size=block_size,
+        algorithm=algorithm,
+        created=created,
+    )
+    return Plan(facts, renderer, card, start)
+
+
+def _builder(
+    settings: WorkerSettings, model: Model, location: str, facts: Facts
+) -> Callable[[int, Path], EngineCommand]:
+    """Checks an engine's settings; what it returns makes the command for a port and a run folder."""
+    profile = catalog.load_profile(settings.profile)
+    version = command.sglang_version()
+    preflight.check(
+        model,
+        profile,
+        facts,
+        hardware.detect(),
+        engine_args=settings.engine_args,
+        sglang_version=version,
+    )
+    assert version is not None  # refused above
+
+    def build(port: int, run_dir: Path) -> EngineCommand:
+        return command.build(
+            model,
+            profile,
+            location,
+            facts,
+            port=port,
+            run_dir=run_dir,
+            engine_args=settings.engine_args,
+            sglang_version=version,
+        )
+
+    return build

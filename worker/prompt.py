@@ -1,0 +1,193 @@
+"""From a job's prompt to the token ids that its engine is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from huggingface_hub import snapshot_download
+from tokenizers import Tokenizer
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from dllm_stack.messages import ChatPrompt, Decoding, Prompt, TextPrompt, TokenPrompt
+from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+
+# Longer texts are tokenized in a thread: this many characters take about a millisecond.
+_INLINE_CHARACTERS = 4096
+_NAMES = {ChatPrompt: "messages", TextPrompt: "prompt", TokenPrompt: "input_ids"}
+
+
+class TokenizerError(Exception):
+    """The checkpoint's tokenizer cannot be used."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """In tokens, as the running engine has them."""
+
+    prompt: int
+    context: int  # prompt and answer together
+
+
+class Renderer:
+    """The checkpoint's chat template and tokenizer.
+
+    It takes both without the model library's tokenizer classes, which would bring torch, and half a
+    gigabyte, into the worker's process.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        chat_template: str | None,
+        special_tokens: Mapping[str, str],
+        vocab_size: int,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._chat_template = chat_template
+        self._special_tokens = special_tokens
+        self._vocab_size = vocab_size
+
+    @classmethod
+    def load(cls, location: str, revision: str | None, vocab_size: int) -> Self:
+        """Reads a checkpoint's tokenizer.
+
+        Args:
+            location: a folder or a hub id.
+            revision: of the hub id.
+            vocab_size: the model's; an id at or above it would crash the engine.
+
+        Raises:
+            TokenizerError: there is no usable tokenizer.json.
+        """
+        try:
+            folder = Path(location)
+            if not folder.is_dir():
+                folder = Path(
+                    snapshot_download(location, revision=revision, allow_patterns=["*.json", "*.jinja"])
+                )
+            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            config_file = folder / "tokenizer_config.json"
+            config = json.loads(config_file.read_text("utf-8")) if config_file.is_file() else {}
+            template = _chat_template(folder, config)
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise TokenizerError(f"{location}/tokenizer.json: {error}") from error
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return cls(tokenizer, template, _special_tokens(config), vocab_size)
+
+    async def render(self, prompt: Prompt) -> list[int]:
+        """The prompt's token ids; at least one.
+
+        Raises:
+            RequestError: the prompt cannot be rendered, has no token, or one that the model lacks.
+        """
+        match prompt:
+            case ChatPrompt():
+                ids = await self._tokenize(self._render_chat(prompt))
+            case TextPrompt():
+                ids = await self._tokenize(prompt.text)
+            case TokenPrompt():
+                ids = prompt.ids
+                outside = [each for each in ids if not 0 <= each < self._vocab_size]
+                if outside:
+                    message = f"{outside[0]} is no token id of this model, which has {self._vocab_size} of them."
+                    raise _refusal(ErrorCode.INVALID_VALUE, message, prompt)
+        if not ids:
+            raise _refusal(ErrorCode.INVALID_VALUE, "The prompt is empty.", prompt)
+        return ids
+
+    def _render_chat(self, prompt: ChatPrompt) -> str:
+        template = self._chat_template
+        if template is None:
+            raise _refusal(ErrorCode.INVALID_VALUE, "This model has no chat template.", prompt)
+        try:
+            messages = [_message(each, knows_developer="developer" in template) for each in prompt.messages]
+            rendered, _ = render_jinja_template(
+                [messages],
+                tools=prompt.tools,
+                chat_template=template,
+                add_generation_prompt=True,
+                **self._special_tokens,
+            )
+        except Exception as error:  # a template may fail in any way on messages it was not made for
+            message = f"This model's chat template cannot render these messages: {error}"
+            raise _refusal(ErrorCode.INVALID_VALUE, message, prompt) from error
+        text: str = rendered[0]
+        return text
+
+    async def _tokenize(self, text: str) -> list[int]:
+        if len(text) <= _INLINE_CHARACTERS:
+            return self._encode(text)
+        return await asyncio.to_thread(self._encode, text)
+
+    def _encode(self, text: str) -> list[int]:
+        # The one-text call keeps Python's lock for as long as it takes; the batch call lets go of it.
+        encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
+        ids: list[int] = encoding.ids
+        return ids
+
+
+def answer_room(prompt: Prompt, prompt_tokens: int, decoding: Decoding, limits: Limits) -> int:
+    """How many tokens the answer may have.
+
+    Raises:
+        RequestError: the prompt, or the prompt with `max_tokens`, is longer than the context.
+    """
+    where = f"the {_NAMES[type(prompt)]}"
+    context = f"This model's maximum context length is {limits.context} tokens"
+    wanted = decoding.max_tokens
+    if prompt_tokens + max(wanted or 0, 1) > limits.context:
+        asked = f"you requested {prompt_tokens + (wanted or 1)} tokens ({prompt_tokens} in {where}"
+        message = f"{context}. However, {asked}, {wanted or 1} for the completion). Please reduce either."
+    elif prompt_tokens > limits.prompt:
+        message = (
+            f"{context}, and a prompt may have {limits.prompt} of them. "
+            f"However, there are {prompt_tokens} in {where}. Please reduce its length."
+        )
+    else:
+        return limits.context - prompt_tokens if wanted is None else wanted
+    raise _refusal(ErrorCode.CONTEXT_LENGTH_EXCEEDED, message, prompt)
+
+
+def _refusal(code: ErrorCode, message: str, prompt: Prompt) -> RequestError:
+    return RequestError(Problem(code, message, param=_NAMES[type(prompt)]))
+
+
+def _message(message: dict[str, Any], *, knows_developer: bool) -> dict[str, Any]:
+    """A message as chat templates expect it: some content, a known role, arguments as an object."""
+    message = {**message, "content": message.get("content") or ""}
+    if message["role"] == "developer" and not knows_developer:
+        message["role"] = "system"
+    if calls := message.get("tool_calls"):
+        message["tool_calls"] = [_tool_call(call) for call in calls]
+    return message
+
+
+def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        function = {**function, "arguments": json.loads(arguments or "{}")}
+    return {**call, "function": function}
+
+
+def _chat_template(folder: Path, config: Mapping[str, Any]) -> str | None:
+    """From where transformers takes it: a file of its own first, then the tokenizer's configuration."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text("utf-8")
+    template: str | Sequence[Mapping[str, str]] | None = config.get("chat_template")
+    if template is None or isinstance(template, str):
+        return template
+    return next((each["template"] for each in template if each["name"] == "default"), None)
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """Names that templates may use, such as bos_token."""
+    named = {name: value for name, value in config.items() if name.endswith("_token")}
+    texts = {name: each["content"] if isinstance(each, dict) else each for name, each in named.items()}
+    return {name: text for name, text in texts.items() if isinstance(text, str)}

@@ -27,11 +27,11 @@ def read_checkpoint(original: Callable[[Any], Any], server_args: Any) -> Any:
         config.block_size = _positive_integer(model.hf_config, "block_size") or config.block_size
     # Negative in SGLang's table: this architecture decodes without a mask.
     if config.mask_id >= 0:
-        config.mask_id = _mask_id(model, stock=config.mask_id)
+        config.mask_id = mask_id(model, stock=config.mask_id)
     return config
 
 
-def _mask_id(model: Any, stock: int) -> int:
+def mask_id(model: Any, stock: int) -> int:
     own = getattr(model.hf_config, "mask_token_id", None)
     if own is None:
         if stock < model.vocab_size:

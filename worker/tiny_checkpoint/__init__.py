@@ -28,7 +28,7 @@ def write(folder: Path, seed: int = 0) -> Path:
     The folder appears whole or not at all, whenever the process dies.
 
     Raises:
-        FileExistsError: the folder exists and is no checkpoint.
+        OSError: the folder cannot be written, or exists with something else in it.
     """
     if (folder / "config.json").is_file():
         return folder
@@ -43,7 +43,7 @@ def write(folder: Path, seed: int = 0) -> Path:
         except OSError:
             # Another process may have written it meanwhile.
             if not (folder / "config.json").is_file():
-                raise FileExistsError(f"{folder} exists and is no checkpoint") from None
+                raise
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return folder
@@ -53,9 +53,9 @@ def _fill(folder: Path, seed: int) -> None:
     tokenizer = vocabulary.tokenizer()
     config = weights.config(tokenizer)
     tokenizer.save(str(folder / "tokenizer.json"))
-    save_file(
-        weights.tensors(config, tokenizer, seed), folder / "model.safetensors", metadata={"format": "pt"}
-    )
+    model = folder / "model.safetensors"
+    save_file(weights.tensors(config, tokenizer, seed), model, metadata={"format": "pt"})
+    model.chmod(0o644)  # safetensors lets nobody else read it
     shutil.copyfile(_HERE / _CONFIGURATION, folder / _CONFIGURATION)
     shutil.copyfile(_HERE / "chat_template.jinja", folder / "chat_template.jinja")
     _write_json(

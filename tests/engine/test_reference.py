@@ -1,0 +1,130 @@
+"""The engine decodes exactly as the plain reference does, streams by committed blocks, and refuses what
+block decoding cannot honour."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from tokenizers import Tokenizer
+
+from tests.engine.reference import Reference
+
+pytestmark = pytest.mark.timeout(400)  # the engine's start included
+
+BLOCK = 32
+TEXT = """<role>SYSTEM</role>detailed thinking off<|role_end|><role>HUMAN</role>Write a brief introduction
+of the great wall. 请介绍一下长城和它的历史。 The sun was warm, and the river ran slow through the green
+country; a man and a horse went up the hill to look for the old castle, and never came back.<|role_end|>
+<role>ASSISTANT</role>"""
+
+# prompt tokens, answer tokens
+LENGTHS = [
+    pytest.param(5, 20, id="inside one block"),
+    pytest.param(20, 50, id="shorter than a block"),
+    pytest.param(32, 64, id="exactly a block"),
+    pytest.param(41, 55, id="longer than a block"),
+    pytest.param(150, 100, id="several blocks"),
+]
+
+
+@pytest.fixture
+async def engine(engine_url: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=engine_url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def text_ids(tokenizer: Tokenizer) -> list[int]:
+    ids: list[int] = tokenizer.encode(TEXT).ids
+    return ids + ids
+
+
+def body(prompt: list[int], max_tokens: int, **more: Any) -> dict[str, Any]:
+    sampling = {"temperature": 0, "max_new_tokens": max_tokens, "ignore_eos": True}
+    return {"input_ids": prompt, "sampling_params": sampling} | more
+
+
+async def answer(engine: httpx.AsyncClient, prompt: list[int], max_tokens: int) -> list[int]:
+    response = await engine.post("/generate", json=body(prompt, max_tokens))
+    assert response.status_code == 200, response.text
+    ids: list[int] = response.json()["output_ids"]
+    return ids
+
+
+@pytest.mark.parametrize(("prompt_tokens", "max_tokens"), LENGTHS)
+async def test_alone(
+    engine: httpx.AsyncClient,
+    reference: Reference,
+    text_ids: list[int],
+    prompt_tokens: int,
+    max_tokens: int,
+) -> None:
+    prompt = text_ids[-prompt_tokens:]
+    expected = reference.generate(prompt, max_tokens)
+    assert await answer(engine, prompt, max_tokens) == expected.token_ids
+
+
+async def test_many_at_once(engine: httpx.AsyncClient, reference: Reference, text_ids: list[int]) -> None:
+    requests = [(text_ids[start : start + 7 + 13 * start], 40 + 5 * start) for start in range(12)]
+    expected = [reference.generate(*request).token_ids for request in requests]
+    assert await asyncio.gather(*(answer(engine, *request) for request in requests)) == expected
+
+
+@pytest.mark.parametrize("prompt_tokens", [20, 32, 41])
+async def test_one_chunk_a_committed_block(
+    engine: httpx.AsyncClient, reference: Reference, text_ids: list[int], prompt_tokens: int
+) -> None:
+    prompt = text_ids[-prompt_tokens:]
+    lengths, ids = [], []
+    async with engine.stream("POST", "/generate", json=body(prompt, 100, stream=True)) as response:
+        async for event in _events(response):
+            lengths.append(len(event["output_ids"]) - len(ids))
+            ids = event["output_ids"]
+    first = BLOCK - prompt_tokens % BLOCK
+    blocks = [first, *[BLOCK] * ((100 - first) // BLOCK)]
+    assert lengths == [*blocks, 100 - sum(blocks)]
+    assert ids == reference.generate(prompt, 100).token_ids
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("json_schema", {"json_schema": '{"type": "object"}'}),
+        ("regex", {"regex": "[0-9]+"}),
+        ("ebnf", {"ebnf": 'root ::= "a"'}),
+        ("structural_tag", {"structural_tag": '{"structures": [], "triggers": []}'}),
+        ("return_logprob", {"return_logprob": True}),
+    ],
+)
+async def test_refuses_by_name_and_goes_on(
+    engine: httpx.AsyncClient, text_ids: list[int], name: str, refused: dict[str, Any]
+) -> None:
+    request = body(text_ids[:10], 20)
+    if name == "return_logprob":
+        request |= refused
+    else:
+        request["sampling_params"] |= refused
+    response = await engine.post("/generate", json=request)
+    assert response.status_code == 400, response.text
+    assert name in response.json()["error"]["message"]
+    assert len(await answer(engine, text_ids[:10], 20)) == 20
+
+
+async def test_refuses_a_stream_with_an_error_event(engine: httpx.AsyncClient, text_ids: list[int]) -> None:
+    request = body(text_ids[:10], 20, stream=True)
+    request["sampling_params"]["regex"] = "[0-9]+"
+    async with engine.stream("POST", "/generate", json=request) as response:
+        events = [event async for event in _events(response)]
+    assert "regex" in json.dumps(events)
+    assert len(await answer(engine, text_ids[:10], 20)) == 20
+
+
+async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    async for line in response.aiter_lines():
+        if line.startswith("data: {"):
+            yield json.loads(line.removeprefix("data: "))

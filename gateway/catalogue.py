@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from dllm_stack.messages import ModelCard
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from dllm_stack.queue import Registry
@@ -13,8 +11,6 @@ from dllm_stack.redis import RedisError
 
 OTHER = "other"  # metrics label of a model that is in no registry
 RETRY_AFTER_S = 5
-
-log = structlog.get_logger()
 
 
 class Catalogue:
@@ -24,17 +20,14 @@ class Catalogue:
     ones; whether a worker serves them is for the queue to say.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, period_s: float) -> None:
         self._registry = registry
+        self._period_s = period_s
         self._models: dict[str, ModelCard | None] = {}
 
-    async def keep_fresh(self, period_s: float) -> None:
-        while True:
-            try:
-                await self.refresh()
-            except RedisError as error:
-                log.warning("registry cannot be read", error=repr(error))
-            await asyncio.sleep(period_s)
+    async def keep_fresh(self) -> None:
+        await self.refresh()
+        await asyncio.sleep(self._period_s)
 
     async def refresh(self) -> None:
         for name, card in (await self._registry.pools()).items():

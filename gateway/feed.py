@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -12,9 +11,9 @@ from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import BLOCK_S, RedisError
 from dllm_stack.settings import Settings
+from gateway.background import forever
 from gateway.ticket import Ticket
 
-RETRY_S = 0.2  # pause after a failed call of Redis
 LOST_AFTER_S = 1.0  # age from which an open job is looked up in Redis
 UNAVAILABLE_RETRY_AFTER_S = 5
 
@@ -38,7 +37,7 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self._read_at = self._loop.time()
         self._tasks = [
-            asyncio.create_task(self._forever(step))
+            asyncio.create_task(forever(step, pool=queue.pool))
             for step in (self._read, self._beat, self._end_unreachable, self._cancel_next)
         ]
 
@@ -73,17 +72,6 @@ class Feed:
             await self._queue.gateway_leave(self._gateway_id)
         except RedisError:
             log.warning("left a pool unannounced: redis is unreachable", pool=self._queue.pool)
-
-    async def _forever(self, step: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await step()
-            except RedisError as error:
-                log.warning("redis call failed", pool=self._queue.pool, step=step.__name__, error=repr(error))
-                await asyncio.sleep(RETRY_S)
-            except Exception:
-                log.exception("gateway task failed", pool=self._queue.pool, step=step.__name__)
-                await asyncio.sleep(RETRY_S)
 
     async def _read(self) -> None:
         try:

@@ -13,6 +13,7 @@ from dllm_stack.outcomes import ErrorCode, Problem
 from dllm_stack.queue import Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
+from gateway.background import forever
 from gateway.catalogue import Catalogue
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics
@@ -31,7 +32,7 @@ class Gateway:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.connections = Connections(settings.redis)
-        self.catalogue = Catalogue(Registry(self.connections))
+        self.catalogue = Catalogue(Registry(self.connections), settings.queue.heartbeat_s)
         self.ledger = Ledger(self.connections, settings)
         self.metrics = Metrics()
         self.draining = False
@@ -39,7 +40,7 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Starts at once, whether Redis is there or not: requests are refused until it is."""
-        refresh = asyncio.create_task(self.catalogue.keep_fresh(self.settings.queue.heartbeat_s))
+        refresh = asyncio.create_task(forever(self.catalogue.keep_fresh))
         try:
             yield
         finally:

@@ -96,14 +96,14 @@ class Pace:
         self._gap = metrics.inter_chunk.labels(model)
         self._chunk_tokens = metrics.chunk_tokens.labels(model)
         self._started = started
-        self._first: float | None = None
-        self._last = started
+        self._first = self._last = started
+        self._chunks = 0
         self._tokens = 0
 
     def chunk(self, tokens: int, at: float) -> None:
         if tokens == 0:
             return
-        if self._first is None:
+        if self._chunks == 0:
             self._first = at
             self._ttft.observe(at - self._started)
         else:
@@ -112,9 +112,10 @@ class Pace:
             for _ in range(tokens):
                 self._itl.observe(gap / tokens)
         self._chunk_tokens.observe(tokens)
+        self._chunks += 1
         self._tokens += tokens
         self._last = at
 
     def finish(self) -> None:
-        if self._first is not None and self._last > self._first:
+        if self._chunks > 1:
             self._tpot.observe((self._last - self._first) / (self._tokens - 1))

@@ -1,0 +1,67 @@
+"""A gateway on uvloop, a fake worker, and a real Valkey under both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+import pytest
+import uvloop
+
+from dllm_stack.redis import Connections
+from dllm_stack.settings import GatewaySettings, QueueSettings, RedisSettings, Settings
+from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.served import Served, serving
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def settings(redis_settings: RedisSettings) -> Settings:
+    return Settings(
+        redis=redis_settings,
+        queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=5.0),
+        gateway=GatewaySettings(max_body_bytes=100_000, reply_grace_s=1.0),
+    )
+
+
+@pytest.fixture
+async def served(connections: Connections, settings: Settings) -> AsyncIterator[Served]:
+    """A gateway on an empty database."""
+    async with serving(settings) as served:
+        yield served
+
+
+@pytest.fixture
+async def worker(connections: Connections, settings: Settings) -> AsyncIterator[FakeWorker]:
+    """A worker whose runs the test drives."""
+    async with FakeWorker(connections, settings.queue).working() as worker:
+        yield worker
+
+
+@pytest.fixture
+async def answering(connections: Connections, settings: Settings) -> AsyncIterator[FakeWorker]:
+    """A worker that answers by itself, at two blocks an answer, a token a character."""
+    async with FakeWorker(connections, settings.queue, blocks=["Hello ", "world"]).working() as worker:
+        yield worker
+
+
+@pytest.fixture
+def no_keys_left(connections: Connections) -> Callable[[], Awaitable[bool]]:
+    """Says whether Redis holds nothing of any job: heartbeats and empty streams are what may be there."""
+    lasting = {"gateways", "workers", "worker:fake-worker", "last_worker", "drain", "wake"}
+    redis = connections.commands
+
+    async def check() -> bool:
+        async for key in redis.scan_iter("dllm:{*"):
+            if key.decode().split(":", 2)[2] in lasting:
+                continue
+            if await redis.type(key) != b"stream" or await redis.xlen(key):
+                return False
+        return True
+
+    return check

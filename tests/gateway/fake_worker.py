@@ -1,0 +1,177 @@
+"""A stand-in for router, worker and engine: real queue, scripted answers.
+
+Real Redis, real scripts, real messages; only what the blocks say is made up. Tests of the whole stack
+with a real engine are elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from dllm_stack.messages import Block, Cancel, Claim, End, ModelCard, WorkerCard
+from dllm_stack.outcomes import Outcome, Problem
+from dllm_stack.queue import START, PoolQueue, Registry
+from dllm_stack.redis import Connections, RedisError
+from dllm_stack.settings import QueueSettings
+
+PROMPT_TOKENS = 7
+
+
+class Run:
+    """One claim, driven by the test or by `FakeWorker.answer`."""
+
+    def __init__(self, worker: FakeWorker, claim: Claim) -> None:
+        self.job = claim.job
+        self.attempt = claim.attempt
+        self.cancelled = asyncio.Event()
+        self._worker = worker
+        self._seq = 0
+        self._tokens = 0
+
+    async def commit(self, text: str, tokens: int = 1, *, seq: int | None = None) -> bool:
+        """Sends a block. `seq`: another than the next."""
+        block = Block(text=text, token_ids=list(range(tokens)), prompt_tokens=PROMPT_TOKENS)
+        sent = await self._worker.queue.commit(
+            self._worker.id, self.job.id, self.attempt, self._seq if seq is None else seq, block
+        )
+        if seq is None:
+            self._seq += 1
+            self._tokens += tokens
+        return sent
+
+    async def finish(self, reason: str = "stop", matched: str | int | None = None) -> bool:
+        end = End(
+            outcome=Outcome.COMPLETED,
+            finish_reason=reason,
+            matched_stop=matched,
+            prompt_tokens=PROMPT_TOKENS,
+            completion_tokens=self._tokens,
+            cached_tokens=2,
+        )
+        return await self._end(end)
+
+    async def fail(self, problem: Problem) -> bool:
+        return await self._end(End(outcome=problem.outcome, problem=problem))
+
+    async def give_back(self) -> str:
+        """As a worker whose engine died does."""
+        self._worker.runs.pop(self.job.id, None)
+        return await self._worker.queue.release(self._worker.id, self.job.id, self.attempt, counts=True)
+
+    async def _end(self, end: End) -> bool:
+        self._worker.runs.pop(self.job.id, None)
+        return await self._worker.queue.finish(self._worker.id, self.job.id, self.attempt, self._seq, end)
+
+
+class FakeWorker:
+    """Dispatches and claims jobs of its pool.
+
+    Attributes:
+        blocks: what every run answers by itself; None leaves each run to the test, by `claimed`.
+        runs: the runs under way, by job.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        settings: QueueSettings,
+        pool: str = "tiny",
+        *,
+        name: str = "fake-worker",
+        slots: int = 64,
+        blocks: list[str] | None = None,
+    ) -> None:
+        self.id = name
+        self.pool = pool
+        self.slots = slots
+        self.blocks = blocks
+        self.runs: dict[str, Run] = {}
+        self.queue = PoolQueue(connections, pool, settings)
+        self._registry = Registry(connections)
+        self._claimed: asyncio.Queue[Run] = asyncio.Queue()
+        self._settings = settings
+        self._last = START
+        self._answers: set[asyncio.Task[None]] = set()
+
+    @property
+    def model(self) -> ModelCard:
+        return ModelCard(
+            name=self.pool,
+            context_length=4096,
+            block_size=32,
+            algorithm="LowConfidence",
+            created=1_700_000_000,
+        )
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[FakeWorker]:
+        await self._beat()
+        tasks = [
+            asyncio.create_task(self._forever(step)) for step in (self._dispatch, self._claim, self._pulse)
+        ]
+        try:
+            yield self
+        finally:
+            for task in (*tasks, *self._answers):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._answers, return_exceptions=True)
+
+    async def claimed(self) -> Run:
+        """The next run, to be driven by the test."""
+        return await asyncio.wait_for(self._claimed.get(), 20)
+
+    async def _forever(self, step: Any) -> None:
+        while True:
+            try:
+                await step()
+            except RedisError:
+                await asyncio.sleep(0.05)
+
+    async def _dispatch(self) -> None:
+        await self.queue.wait()
+        while await self.queue.dispatch():
+            pass
+
+    async def _pulse(self) -> None:
+        await asyncio.sleep(self._settings.heartbeat_s)
+        await self._beat()
+
+    async def _beat(self) -> None:
+        await self._registry.publish(self.pool, self.model)
+        card = WorkerCard(id=self.id, pool=self.pool, slots=self.slots, state="ready", model=self.model)
+        for job_id in await self.queue.worker_heartbeat(card, acked=self._last, held=list(self.runs)):
+            self.runs.pop(job_id, None)
+
+    async def _claim(self) -> None:
+        try:
+            self._last, commands = await self.queue.commands(self.id, self._last)
+        except RedisError:
+            self._last = START
+            raise
+        for command in commands:
+            match command:
+                case Cancel(job_id):
+                    if run := self.runs.pop(job_id, None):
+                        run.cancelled.set()
+                        await run._end(End(outcome=Outcome.CANCELLED))
+                case Claim(job):
+                    known = self.runs.get(job.id)
+                    if known is None or known.attempt != command.attempt:
+                        self._begin(Run(self, command))
+
+    def _begin(self, run: Run) -> None:
+        self.runs[run.job.id] = run
+        if self.blocks is None:
+            self._claimed.put_nowait(run)
+            return
+        task = asyncio.create_task(self._answer(run, self.blocks))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, run: Run, blocks: list[str]) -> None:
+        for text in blocks:
+            await run.commit(text, tokens=len(text))
+        await run.finish()

@@ -1,0 +1,488 @@
+"""What clients see when workers, the queue, Redis or their patience give out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from dllm_stack.outcomes import ErrorCode, Problem
+from dllm_stack.queue import START
+from dllm_stack.redis import Connections, RedisError
+from dllm_stack.settings import GatewaySettings, QueueSettings, RedisSettings, Settings
+from gateway.feed import Feed
+from tests.gateway.fake_worker import FakeWorker, Run
+from tests.gateway.served import RestartableRedis, Served, serving, until
+
+MESSAGES: Any = [{"role": "user", "content": "Hi"}]
+CHAT = {"model": "tiny", "messages": MESSAGES}
+PATH = "/v1/chat/completions"
+
+ENGINE_ERROR = Problem(ErrorCode.ENGINE_ERROR, "The engine died.")
+TOO_LONG = Problem(ErrorCode.CONTEXT_LENGTH_EXCEEDED, "The prompt is too long.", param="messages")
+
+NoKeysLeft = Callable[[], Awaitable[bool]]
+
+
+def post(served: Served, *, stream: bool = False) -> asyncio.Task[httpx.Response]:
+    return asyncio.create_task(served.http.post(PATH, json={**CHAT, "stream": stream}))
+
+
+def payloads(response: httpx.Response) -> list[Any]:
+    return [json.loads(line[6:]) for line in response.text.split("\n\n") if line.startswith("data: {")]
+
+
+def streamed_text(response: httpx.Response) -> str:
+    return "".join(
+        choice["delta"].get("content", "") for payload in payloads(response) for choice in payload["choices"]
+    )
+
+
+def feed_of(served: Served) -> Feed:
+    (feed,) = served.gateway.ledger._feeds.values()
+    return feed
+
+
+def relayed(served: Served) -> bool:
+    """Every open request has sent a part of its answer."""
+    return all(ticket.relayed for ticket in feed_of(served)._tickets.values())
+
+
+# Errors of the worker
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_error_before_the_first_byte_has_its_status(
+    served: Served, worker: FakeWorker, no_keys_left: NoKeysLeft, stream: bool
+) -> None:
+    request = post(served, stream=stream)
+    await (await worker.claimed()).fail(TOO_LONG)
+    response = await request
+    assert response.status_code == 400
+    assert response.headers["content-type"] == "application/json"
+    assert response.json() == TOO_LONG.body()
+    await until(no_keys_left)
+    assert await served.outcomes() == {("chat", "tiny", "rejected", "context_length_exceeded"): 1}
+
+
+async def test_an_error_after_the_first_byte_is_an_event(
+    served: Served, worker: FakeWorker, no_keys_left: NoKeysLeft
+) -> None:
+    request = post(served, stream=True)
+    run = await worker.claimed()
+    await run.commit("part")
+    await until(lambda: relayed(served))
+    await run.fail(ENGINE_ERROR)
+    response = await request
+    assert response.status_code == 200
+    assert payloads(response)[-1] == ENGINE_ERROR.body()
+    assert "[DONE]" not in response.text
+    await until(no_keys_left)
+    assert await served.outcomes() == {("chat", "tiny", "failed", "engine_error"): 1}
+
+
+async def test_the_sdk_raises_it(served: Served, worker: FakeWorker) -> None:
+    async def consume() -> None:
+        stream = await served.openai.chat.completions.create(model="tiny", messages=MESSAGES, stream=True)
+        async for _ in stream:
+            seen.set()
+
+    seen = asyncio.Event()
+    request = asyncio.create_task(consume())
+    run = await worker.claimed()
+    await run.commit("part")
+    await asyncio.wait_for(seen.wait(), 20)
+    await run.fail(ENGINE_ERROR)
+    with pytest.raises(openai.APIError, match="The engine died") as error:
+        await request
+    assert (error.value.code, error.value.type) == ("engine_error", "server_error")
+
+
+async def test_generate_ends_a_broken_stream_as_sglang_does(served: Served, worker: FakeWorker) -> None:
+    request = asyncio.create_task(served.http.post("/generate", json={"text": "Hi", "stream": True}))
+    run = await worker.claimed()
+    await run.commit("part")
+    await until(lambda: relayed(served))
+    await run.fail(ENGINE_ERROR)
+    *_, error, done, empty = (await request).text.split("\n\n")
+    assert json.loads(error[6:]) == ENGINE_ERROR.body()
+    assert (done, empty) == ("data: [DONE]", "")
+
+
+async def test_one_failed_prompt_fails_the_request_and_cancels_the_others(
+    served: Served, worker: FakeWorker, no_keys_left: NoKeysLeft
+) -> None:
+    body = {"model": "tiny", "prompt": ["a", "b"]}
+    request = asyncio.create_task(served.http.post("/v1/completions", json=body))
+    first, second = await worker.claimed(), await worker.claimed()
+    await first.fail(ENGINE_ERROR)
+    assert (await request).status_code == 502
+    await asyncio.wait_for(second.cancelled.wait(), 20)
+    await until(no_keys_left)
+    assert await served.outcomes() == {("completions", "tiny", "failed", "engine_error"): 1}
+
+
+# Runs that follow one another
+
+
+async def test_json_survives_a_lost_worker(
+    served: Served, worker: FakeWorker, no_keys_left: NoKeysLeft
+) -> None:
+    request = post(served)
+    first = await worker.claimed()
+    await first.commit("lost ")
+    await first.commit("words")
+    assert await first.give_back() == "requeued"
+    second = await worker.claimed()
+    assert (second.job.id, second.attempt) == (first.job.id, first.attempt + 1)
+    await second.commit("kept")
+    await second.finish()
+    answer = (await request).json()
+    assert answer["choices"][0]["message"]["content"] == "kept"
+    assert answer["usage"]["completion_tokens"] == 1
+    await until(no_keys_left)
+    assert await served.outcomes() == {("chat", "tiny", "completed", ""): 1}
+
+
+async def test_a_stream_that_has_sent_nothing_survives_a_lost_worker(
+    served: Served, worker: FakeWorker
+) -> None:
+    request = post(served, stream=True)
+    assert await (await worker.claimed()).give_back() == "requeued"
+    second = await worker.claimed()
+    await second.commit("kept")
+    await second.finish()
+    assert streamed_text(await request) == "kept"
+
+
+async def test_a_stream_that_has_sent_ends_with_its_worker(served: Served, worker: FakeWorker) -> None:
+    request = post(served, stream=True)
+    run = await worker.claimed()
+    await run.commit("part")
+    assert await run.give_back() == "failed"
+    response = await request
+    *_, last = payloads(response)
+    assert last["error"]["code"] == "worker_lost"
+    assert await served.outcomes() == {("chat", "tiny", "failed", "worker_lost"): 1}
+
+
+async def test_repeated_blocks_are_sent_once(served: Served, worker: FakeWorker) -> None:
+    request = post(served, stream=True)
+    run = await worker.claimed()
+    await run.commit("a")
+    await run.commit("a", seq=0)
+    await run.commit("b")
+    await run.commit("a", seq=0)
+    await run.finish()
+    assert streamed_text(await request) == "ab"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_missing_block_ends_the_request(
+    served: Served, worker: FakeWorker, no_keys_left: NoKeysLeft, stream: bool
+) -> None:
+    request = post(served, stream=stream)
+    run = await worker.claimed()
+    await run.commit("a")
+    await run.commit("c", seq=2)
+    response = await request
+    error = payloads(response)[-1]["error"] if response.status_code == 200 else response.json()["error"]
+    assert error["code"] == "worker_lost"
+    await asyncio.wait_for(run.cancelled.wait(), 20)
+    await until(no_keys_left)
+    assert await served.outcomes() == {("chat", "tiny", "failed", "worker_lost"): 1}
+
+
+# Admission
+
+
+async def test_a_full_queue_answers_429(connections: Connections, settings: Settings) -> None:
+    few = settings.model_copy(update={"queue": QueueSettings(heartbeat_s=0.1, max_waiting_jobs=2)})
+    fake = FakeWorker(connections, few.queue, slots=0)
+    async with serving(few) as served, fake.working():
+        waiting = [post(served) for _ in range(2)]
+        await until(lambda: _depth(fake, 2))
+        response = await served.http.post(PATH, json=CHAT)
+        assert response.status_code == 429
+        assert int(response.headers["retry-after"]) >= 1
+        error = response.json()["error"]
+        assert (error["code"], error["type"]) == ("queue_full", "rate_limit_error")
+        # A request whose second prompt finds no room leaves nothing of its first.
+        fake.slots = 1
+        await (await fake.claimed()).finish()
+        assert (await waiting[0]).status_code == 200
+        fake.slots = 0
+        await fake._beat()
+        with pytest.raises(openai.RateLimitError) as refused:
+            await served.openai.completions.create(model="tiny", prompt=["a", "b", "c"])
+        assert refused.value.response.headers["retry-after"]
+        await until(lambda: _depth(fake, 0 if waiting[1].done() else 1))
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _depth(worker: FakeWorker, waiting: int) -> bool:
+    return (await worker.queue.depth()).waiting == waiting
+
+
+async def test_no_worker_answers_503(served: Served, connections: Connections, settings: Settings) -> None:
+    await FakeWorker(connections, settings.queue)._beat()
+    await connections.commands.delete("dllm:{tiny}:last_worker")
+    response = await served.http.post(PATH, json=CHAT)
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "30"
+    assert response.json()["error"]["code"] == "no_worker"
+    assert await served.outcomes() == {("chat", "tiny", "rejected", "no_worker"): 1}
+
+
+async def test_a_draining_gateway_takes_nothing_new(served: Served, worker: FakeWorker) -> None:
+    request = post(served)
+    run = await worker.claimed()
+    served.gateway.draining = True
+    response = await served.http.post(PATH, json=CHAT)
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "1"
+    assert response.headers["connection"] == "close"
+    assert response.json()["error"]["code"] == "shutting_down"
+    await run.finish()
+    assert (await request).status_code == 200
+
+
+# Deadlines
+
+
+@asynccontextmanager
+async def _impatient(settings: Settings) -> AsyncIterator[Served]:
+    gateway = GatewaySettings(request_timeout_s=0.3)
+    async with serving(settings.model_copy(update={"gateway": gateway})) as served:
+        yield served
+
+
+async def test_the_deadline_of_a_waiting_request(
+    connections: Connections, settings: Settings, no_keys_left: NoKeysLeft
+) -> None:
+    async with FakeWorker(connections, settings.queue, slots=0).working(), _impatient(settings) as served:
+        response = await post(served)
+        assert response.status_code == 504
+        error = response.json()["error"]
+        assert (error["code"], error["type"]) == ("deadline_exceeded", "timeout_error")
+        assert "leave the queue" in error["message"]
+        await until(no_keys_left)
+        assert await served.outcomes() == {("chat", "tiny", "expired", "deadline_exceeded"): 1}
+
+
+async def test_the_deadline_of_a_running_stream(
+    connections: Connections, settings: Settings, no_keys_left: NoKeysLeft
+) -> None:
+    async with FakeWorker(connections, settings.queue).working() as fake, _impatient(settings) as served:
+        request = post(served, stream=True)
+        run = await fake.claimed()
+        await run.commit("part")
+        last = payloads(await request)[-1]
+        assert last["error"]["code"] == "deadline_exceeded"
+        assert "finish" in last["error"]["message"]
+        await asyncio.wait_for(run.cancelled.wait(), 20)
+        await until(no_keys_left)
+
+
+async def test_the_deadline_of_a_body(settings: Settings, connections: Connections) -> None:
+    async with _impatient(settings) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{")
+        assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 504 ")
+        writer.close()
+
+
+# Redis
+
+
+@pytest.fixture
+def redis() -> Iterator[RestartableRedis]:
+    redis = RestartableRedis()
+    yield redis
+    redis.close()
+
+
+@asynccontextmanager
+async def alone(redis: RestartableRedis, settings: Settings) -> AsyncIterator[tuple[Served, FakeWorker]]:
+    """A gateway and a worker on this Redis."""
+    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=0.5)})
+    connections = Connections(own.redis)
+    try:
+        async with FakeWorker(connections, own.queue).working() as fake, serving(own) as served:
+            yield served, fake
+    finally:
+        await connections.aclose()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_redis_that_restarts_empty_is_given_the_jobs_again(
+    redis: RestartableRedis, settings: Settings, stream: bool
+) -> None:
+    async with alone(redis, settings) as (served, fake):
+        request = post(served, stream=stream)
+        first = await fake.claimed()
+        if not stream:
+            await first.commit("lost")
+        redis.stop()
+        redis.start()
+        second = await fake.claimed()
+        assert second.job == first.job
+        assert second.attempt > first.attempt
+        assert not await first.commit("late"), "the run before is fenced off"
+        await second.commit("kept")
+        await second.finish()
+        response = await request
+        if stream:
+            assert streamed_text(response) == "kept"
+        else:
+            assert response.json()["choices"][0]["message"]["content"] == "kept"
+        # New requests are served as well: the model was not forgotten.
+        again = post(served)
+        await (await fake.claimed()).finish()
+        assert (await again).status_code == 200
+        assert await served.outcomes() == {("chat", "tiny", "completed", ""): 2}
+
+
+async def test_waiting_jobs_survive_a_redis_that_restarts_empty(
+    redis: RestartableRedis, settings: Settings
+) -> None:
+    async with alone(redis, settings) as (served, fake):
+        fake.slots = 0
+        await fake._beat()
+        requests = [post(served) for _ in range(20)]
+        await until(lambda: _depth(fake, 20))
+        redis.stop()
+        redis.start()
+        fake.slots = 4
+        ids = set()
+        for _ in requests:
+            run = await fake.claimed()
+            ids.add(run.job.id)
+            await run.finish()
+        assert {response.status_code for response in await asyncio.gather(*requests)} == {200}
+        assert len(ids) == 20
+        assert await served.outcomes() == {("chat", "tiny", "completed", ""): 20}
+
+
+async def test_a_stream_does_not_survive_the_loss_of_its_job(
+    redis: RestartableRedis, settings: Settings
+) -> None:
+    async with alone(redis, settings) as (served, fake):
+        request = post(served, stream=True)
+        run = await fake.claimed()
+        await run.commit("part")
+        await until(lambda: relayed(served))
+        redis.stop()
+        redis.start()
+        assert payloads(await request)[-1]["error"]["code"] == "worker_lost"
+        assert await served.outcomes() == {("chat", "tiny", "failed", "worker_lost"): 1}
+
+
+async def test_a_redis_that_stays_away(redis: RestartableRedis, settings: Settings) -> None:
+    async with alone(redis, settings) as (served, fake):
+        stream = post(served, stream=True)
+        await (await fake.claimed()).commit("part")
+        await until(lambda: relayed(served))
+        whole = post(served)
+        await fake.claimed()
+        redis.stop()
+        response = await whole
+        assert response.status_code == 503
+        assert int(response.headers["retry-after"]) > 0
+        assert response.json()["error"]["code"] == "queue_unavailable"
+        assert payloads(await stream)[-1]["error"]["code"] == "queue_unavailable"
+        refused = await served.http.post(PATH, json=CHAT)
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) > 0
+        assert refused.json()["error"]["code"] == "queue_unavailable"
+        unknown = await served.http.post(PATH, json={**CHAT, "model": "unknown"})
+        assert unknown.json()["error"]["code"] == "queue_unavailable"
+        assert (await served.http.get("/readyz")).status_code == 503
+        assert (await served.http.get("/healthz")).status_code == 200
+        assert await served.outcomes() == {
+            ("chat", "tiny", "failed", "queue_unavailable"): 2,
+            ("chat", "tiny", "rejected", "queue_unavailable"): 1,
+            ("chat", "other", "rejected", "queue_unavailable"): 1,
+        }
+
+
+async def test_a_short_absence_of_redis_is_not_noticed(redis: RestartableRedis, settings: Settings) -> None:
+    async with alone(redis, settings) as (served, fake):
+        request = post(served, stream=True)
+        run = await fake.claimed()
+        await run.commit("a")
+        await until(lambda: relayed(served))
+        redis.signal(signal.SIGSTOP)
+        sent = asyncio.create_task(_persistent(run, "b"))
+        await until(lambda: feed_of(served)._last == START)  # a read has failed
+        redis.signal(signal.SIGCONT)
+        await sent
+        await run.finish()
+        assert streamed_text(await request) == "ab"
+
+
+async def _persistent(run: Run, text: str) -> None:
+    """As a real worker does: a commit that failed is repeated."""
+    while True:
+        try:
+            await run.commit(text)
+            return
+        except RedisError:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_cancel_waits_for_redis(redis: RestartableRedis, settings: Settings) -> None:
+    async with alone(redis, settings) as (served, fake):
+        request = post(served)
+        run = await fake.claimed()
+        redis.signal(signal.SIGSTOP)
+        request.cancel()
+        await until(lambda: not served.gateway.ledger.open)
+        redis.signal(signal.SIGCONT)
+        await asyncio.wait_for(run.cancelled.wait(), 20)
+
+
+async def test_a_job_admitted_by_a_redis_too_slow_to_say_so_is_cancelled(
+    redis: RestartableRedis, settings: Settings
+) -> None:
+    async with alone(redis, settings) as (served, fake):
+        warm_up = post(served)  # so that Redis knows the script of the next admission
+        await (await fake.claimed()).finish()
+        await warm_up
+        commands = served.gateway.connections.commands
+        await commands.config_set("slowlog-log-slower-than", 0)
+        await commands.config_set("slowlog-max-len", 10_000)
+        redis.signal(signal.SIGSTOP)
+        refused = await post(served)  # its admission waits in the sockets of the stopped server
+        assert refused.json()["error"]["code"] == "queue_unavailable"
+        redis.signal(signal.SIGCONT)
+        job_id = refused.headers["x-request-id"].encode()
+
+        async def of_job() -> list[bytes]:
+            try:
+                log = await commands.slowlog_get(10_000)
+            except RedisError:
+                return []
+            return [entry["command"] for entry in reversed(log) if job_id in entry["command"]]
+
+        async def last_is_its_cancel() -> bool:
+            seen = await of_job()
+            return bool(seen) and seen[-1].endswith(job_id)
+
+        await until(last_is_its_cancel)
+        assert any(gateway_id(served) in command for command in await of_job()), "it was admitted"
+        await until(lambda: _depth(fake, 0))
+        await until(lambda: not fake.runs)
+
+
+def gateway_id(served: Served) -> bytes:
+    return served.gateway.ledger.id.encode()

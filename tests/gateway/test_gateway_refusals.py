@@ -1,0 +1,264 @@
+"""Every rule of what a request may say: HTTP status, type, param and code of each refusal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import openai
+import pytest
+
+from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.served import Served, until
+
+MESSAGES: Any = [{"role": "user", "content": "Hi"}]
+CHAT = {"model": "tiny", "messages": MESSAGES}
+COMPLETION = {"model": "tiny", "prompt": "Hi"}
+GENERATE = {"text": "Hi"}
+PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "generate": "/generate"}
+
+INVALID, MISSING, UNSUPPORTED = "invalid_value", "missing_required_parameter", "unsupported_parameter"
+
+Case = tuple[dict[str, Any], str, str]  # change of a valid body, param, code
+
+_ANY_OPENAI: list[Case] = [
+    ({"temperature": 0.7}, "temperature", UNSUPPORTED),
+    ({"temperature": "0"}, "temperature", INVALID),
+    ({"temperature": False}, "temperature", INVALID),
+    ({"top_p": 0.9}, "top_p", UNSUPPORTED),
+    ({"seed": 1}, "seed", UNSUPPORTED),
+    ({"presence_penalty": 0.1}, "presence_penalty", UNSUPPORTED),
+    ({"frequency_penalty": -1}, "frequency_penalty", UNSUPPORTED),
+    ({"repetition_penalty": 1.1}, "repetition_penalty", UNSUPPORTED),
+    ({"logit_bias": {"5": 1}}, "logit_bias", UNSUPPORTED),
+    ({"response_format": {"type": "json_object"}}, "response_format", UNSUPPORTED),
+    ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format", UNSUPPORTED),
+    ({"n": 2}, "n", UNSUPPORTED),
+    ({"n": True}, "n", INVALID),
+    ({"min_p": 0.1}, "min_p", UNSUPPORTED),
+    ({"top_k": 5}, "top_k", UNSUPPORTED),
+    ({"min_tokens": 5}, "min_tokens", UNSUPPORTED),
+    ({"regex": "a+"}, "regex", UNSUPPORTED),
+    ({"ebnf": "root"}, "ebnf", UNSUPPORTED),
+    ({"lora_path": "x"}, "lora_path", UNSUPPORTED),
+    ({"surprise": 1}, "surprise", UNSUPPORTED),
+    ({"surprise": None}, "surprise", UNSUPPORTED),
+    ({"max_tokens": "5"}, "max_tokens", INVALID),
+    ({"max_tokens": 5.0}, "max_tokens", INVALID),
+    ({"max_tokens": True}, "max_tokens", INVALID),
+    ({"max_tokens": 0}, "max_tokens", INVALID),
+    ({"max_tokens": 10**30}, "max_tokens", INVALID),
+    ({"max_tokens": 4097}, "max_tokens", "context_length_exceeded"),
+    ({"stop": ""}, "stop", INVALID),
+    ({"stop": ["a", ""]}, "stop", INVALID),
+    ({"stop": ["a"] * 5}, "stop", INVALID),
+    ({"stop": 5}, "stop", INVALID),
+    ({"stop_token_ids": ["a"]}, "stop_token_ids[0]", INVALID),
+    ({"stop_token_ids": [-1]}, "stop_token_ids[0]", INVALID),
+    ({"ignore_eos": 1}, "ignore_eos", INVALID),
+    ({"stream": "true"}, "stream", INVALID),
+    ({"stream_options": {"include_usage": True}}, "stream_options", INVALID),
+    ({"stream": True, "stream_options": {"include_usage": "yes"}}, "stream_options.include_usage", INVALID),
+    ({"stream": True, "stream_options": {"more": True}}, "stream_options.more", UNSUPPORTED),
+    ({"model": 5}, "model", INVALID),
+    ({"model": None}, "model", INVALID),
+    ({"model": "none"}, "model", "model_not_found"),
+]
+
+_IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+
+
+def _message(**fields: Any) -> dict[str, Any]:
+    return {"messages": [MESSAGES[0], fields]}
+
+
+_CHAT: list[Case] = [
+    ({"logprobs": True}, "logprobs", UNSUPPORTED),
+    ({"top_logprobs": 3}, "top_logprobs", UNSUPPORTED),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", UNSUPPORTED),
+    ({"tool_choice": "required"}, "tool_choice", UNSUPPORTED),
+    ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", UNSUPPORTED),
+    ({"modalities": ["audio"]}, "modalities", UNSUPPORTED),
+    ({"reasoning_effort": "high"}, "reasoning_effort", UNSUPPORTED),
+    ({"max_completion_tokens": 4097}, "max_completion_tokens", "context_length_exceeded"),
+    ({"max_completion_tokens": 5, "max_tokens": 6}, "max_completion_tokens", INVALID),
+    ({"messages": []}, "messages", INVALID),
+    ({"messages": "Hi"}, "messages", INVALID),
+    (_message(role="robot", content="x"), "messages[1].role", INVALID),
+    (_message(content="x"), "messages[1].role", MISSING),
+    (_message(role="user"), "messages[1].content", MISSING),
+    (_message(role="assistant", content=None), "messages[1].content", MISSING),
+    (_message(role="user", content=5), "messages[1].content", INVALID),
+    (_message(role="user", content=[_IMAGE]), "messages[1].content[0]", UNSUPPORTED),
+    (_message(role="user", content=["x"]), "messages[1].content[0]", INVALID),
+    (_message(role="user", content=[{"type": "text"}]), "messages[1].content[0].text", INVALID),
+    (_message(role="user", content="x", mood="good"), "messages[1].mood", UNSUPPORTED),
+]
+
+_COMPLETIONS: list[Case] = [
+    ({"prompt": ""}, "prompt", INVALID),
+    ({"prompt": []}, "prompt", INVALID),
+    ({"prompt": ["a", 1]}, "prompt", INVALID),
+    ({"prompt": [1, True]}, "prompt", INVALID),
+    ({"prompt": [1, -2]}, "prompt", INVALID),
+    ({"prompt": {"text": "a"}}, "prompt", INVALID),
+    ({"prompt": ["a"] * 129}, "prompt", INVALID),
+    ({"prompt": [1] * 4097}, "prompt", "context_length_exceeded"),
+    ({"logprobs": 0}, "logprobs", UNSUPPORTED),
+    ({"best_of": 2}, "best_of", UNSUPPORTED),
+    ({"echo": True}, "echo", UNSUPPORTED),
+    ({"suffix": "end"}, "suffix", UNSUPPORTED),
+]
+
+_GENERATE: list[Case] = [
+    ({"text": 5}, "text", INVALID),
+    ({"text": [1, 2]}, "text", INVALID),
+    ({"text": "a", "input_ids": [1]}, "input_ids", INVALID),
+    ({"text": None, "input_ids": ["a"]}, "input_ids", INVALID),
+    ({"text": None, "input_ids": [1] * 4097}, "input_ids", "context_length_exceeded"),
+    ({"text": None}, "text", MISSING),
+    ({"return_logprob": True}, "return_logprob", UNSUPPORTED),
+    ({"return_hidden_states": True}, "return_hidden_states", UNSUPPORTED),
+    ({"image_data": "x"}, "image_data", UNSUPPORTED),
+    ({"surprise": 1}, "surprise", UNSUPPORTED),
+    ({"sampling_params": 5}, "sampling_params", INVALID),
+    ({"sampling_params": {"temperature": 1}}, "sampling_params.temperature", UNSUPPORTED),
+    ({"sampling_params": {"top_p": 0.5}}, "sampling_params.top_p", UNSUPPORTED),
+    ({"sampling_params": {"top_k": 2}}, "sampling_params.top_k", UNSUPPORTED),
+    ({"sampling_params": {"sampling_seed": 2}}, "sampling_params.sampling_seed", UNSUPPORTED),
+    ({"sampling_params": {"json_schema": "{}"}}, "sampling_params.json_schema", UNSUPPORTED),
+    ({"sampling_params": {"custom_params": {"a": 1}}}, "sampling_params.custom_params", UNSUPPORTED),
+    ({"sampling_params": {"max_new_tokens": 0}}, "sampling_params.max_new_tokens", INVALID),
+    ({"sampling_params": {"max_new_tokens": "9"}}, "sampling_params.max_new_tokens", INVALID),
+    ({"sampling_params": {"surprise": 1}}, "sampling_params.surprise", UNSUPPORTED),
+    (
+        {"sampling_params": {"max_new_tokens": 5000}},
+        "sampling_params.max_new_tokens",
+        "context_length_exceeded",
+    ),
+    ({"model": "none"}, "model", "model_not_found"),
+]
+
+CASES = [
+    *(("chat", CHAT, *case) for case in [*_ANY_OPENAI, *_CHAT]),
+    *(("completions", COMPLETION, *case) for case in [*_ANY_OPENAI, *_COMPLETIONS]),
+    *(("generate", GENERATE, *case) for case in _GENERATE),
+]
+
+
+async def test_every_rule_names_its_parameter(served: Served, answering: FakeWorker) -> None:
+    await until(lambda: served.gateway.catalogue.all())
+    for endpoint, valid, change, param, code in CASES:
+        response = await served.http.post(PATHS[endpoint], json={**valid, **change})
+        where = f"{endpoint} {change}"
+        error = response.json().get("error")
+        assert error is not None, where
+        assert error.keys() == {"message", "type", "param", "code"}, where
+        assert (error["param"], error["code"]) == (param, code), where
+        assert error["type"] == "invalid_request_error", where
+        assert response.status_code == (404 if code == "model_not_found" else 400), where
+        assert param.rsplit(".")[-1].split("[")[0] in error["message"] or code == "model_not_found", where
+    assert not answering.runs
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "field"), [("chat", "messages"), ("chat", "model"), ("completions", "prompt")]
+)
+async def test_required_fields(served: Served, answering: FakeWorker, endpoint: str, field: str) -> None:
+    body: dict[str, Any] = {**(CHAT if endpoint == "chat" else COMPLETION)}
+    del body[field]
+    response = await served.http.post(PATHS[endpoint], json=body)
+    assert response.status_code == 400
+    assert response.json()["error"] == {
+        "message": f"{field} is required.",
+        "type": "invalid_request_error",
+        "param": field,
+        "code": MISSING,
+    }
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"nonsense", b'{"a": NaN}', b'{"a": "\xff"}', b'{"a": "\\ud800"}', b"[" * 5000]
+)
+@pytest.mark.parametrize("path", PATHS.values())
+async def test_bad_json(served: Served, path: str, body: bytes) -> None:
+    response = await served.http.post(path, content=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == "invalid_json"
+    assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("body", ["[]", "5", "null", '"text"'])
+async def test_json_that_is_no_object(served: Served, body: str) -> None:
+    response = await served.http.post(PATHS["chat"], content=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == INVALID
+
+
+async def test_a_body_needs_no_content_type(served: Served, answering: FakeWorker) -> None:
+    body = '{"text": "Hi"}'
+    headers = {"content-type": "application/x-www-form-urlencoded"}  # what curl -d says
+    assert (await served.http.post("/generate", content=body, headers=headers)).status_code == 200
+
+
+async def test_the_sdk_sees_the_parameter(served: Served, answering: FakeWorker) -> None:
+    with pytest.raises(openai.BadRequestError) as error:
+        await served.openai.chat.completions.create(model="tiny", messages=MESSAGES, temperature=0.5)
+    assert (error.value.param, error.value.code) == ("temperature", UNSUPPORTED)
+    assert error.value.type == "invalid_request_error"
+    with pytest.raises(openai.NotFoundError) as missing:
+        await served.openai.chat.completions.create(model="gpt", messages=MESSAGES)
+    assert (missing.value.param, missing.value.code) == ("model", "model_not_found")
+
+
+async def test_unknown_routes_and_methods(served: Served) -> None:
+    response = await served.http.get("/v1/nothing")
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "not_found"
+    response = await served.http.get("/v1/chat/completions")
+    assert response.status_code == 405
+    assert response.headers["allow"] == "POST"
+    assert response.json()["error"]["code"] == "method_not_allowed"
+
+
+async def test_generate_without_a_model(served: Served, worker: FakeWorker) -> None:
+    models = served.gateway.catalogue
+    response = asyncio.create_task(served.http.post("/generate", json=GENERATE))
+    await (await worker.claimed()).finish()
+    assert (await response).status_code == 200
+    models.all()["second"] = None
+    response2 = await served.http.post("/generate", json=GENERATE)
+    assert response2.status_code == 400
+    assert (response2.json()["error"]["param"], response2.json()["error"]["code"]) == ("model", MISSING)
+
+
+async def test_generate_without_any_model(served: Served) -> None:
+    response = await served.http.post("/generate", json=GENERATE)
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "no_worker"
+    assert int(response.headers["retry-after"]) > 0
+
+
+async def test_a_declared_body_too_large_is_refused_unread(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n{")
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert b"connection: close" in head
+    assert b'"code":"body_too_large"' in await asyncio.wait_for(reader.readuntil(b"}}"), 20)
+    writer.close()
+
+
+async def test_an_undeclared_body_too_large_is_refused_halfway(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+    writer.write(b"20000\r\n" + b"x" * 0x20000 + b"\r\n")  # and no end
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    assert head.startswith(b"HTTP/1.1 413 ")
+    writer.close()
+
+
+async def test_a_client_that_sends_on_still_reads_the_refusal(served: Served) -> None:
+    with pytest.raises(openai.APIStatusError) as error:
+        await served.openai.completions.create(model="tiny", prompt="x" * 20_000_000)
+    assert (error.value.status_code, error.value.code) == (413, "body_too_large")

@@ -53,15 +53,14 @@ class Catalogue:
         Raises:
             RequestError: there is not exactly one, or the registry cannot be asked.
         """
-        if not self._models:
-            await self._ask()
-        if not self._models:
+        models = await self.all()
+        if not models:
             message = "No worker has announced a model yet."
             raise RequestError(Problem(ErrorCode.NO_WORKER, message, retry_after_s=RETRY_AFTER_S))
-        if len(self._models) > 1:
-            message = f"model is required: there are {len(self._models)} of them here."
+        if len(models) > 1:
+            message = f"model is required: there are {len(models)} of them here."
             raise RequestError(Problem(ErrorCode.MISSING_FIELD, message, param="model"))
-        return next(iter(self._models))
+        return next(iter(models))
 
     async def _ask(self) -> None:
         try:
@@ -72,7 +71,13 @@ class Catalogue:
                 Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=RETRY_AFTER_S)
             ) from None
 
-    def all(self) -> dict[str, ModelCard | None]:
+    async def all(self) -> dict[str, ModelCard | None]:
+        """
+        Raises:
+            RequestError: none is known, and the registry cannot be asked.
+        """
+        if not self._models:
+            await self._ask()
         return self._models
 
     def label(self, name: object) -> str:

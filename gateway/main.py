@@ -14,7 +14,7 @@ from dllm_stack.settings import Settings
 from gateway.app import create_app
 from gateway.gateway import SHUTTING_DOWN, Gateway
 
-LEAVE_S = 5  # for the last bytes after the drain, and to leave the queue
+LEAVE_S = 2  # for the last bytes after the drain
 KEEP_ALIVE_S = 75  # longer than the 60 s after which common load balancers drop an idle connection
 
 log = structlog.get_logger()

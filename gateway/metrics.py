@@ -32,45 +32,43 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
-            "dllm_gateway_requests",
+            "dllm_requests",
             "Requests by how they ended; code is empty for those completed or cancelled.",
             ("endpoint", "model", "outcome", "code"),
             registry=self.registry,
         )
         self.open_requests = Gauge(
-            "dllm_gateway_open_requests",
+            "dllm_open_requests",
             "Requests without a complete answer yet.",
             ("endpoint",),
             registry=self.registry,
         )
         self.request_seconds = Histogram(
-            "dllm_gateway_request_seconds",
+            "dllm_request_seconds",
             "From a request's arrival to the last byte of its answer.",
             ("endpoint", "model", "outcome"),
             buckets=REQUEST_BUCKETS,
             registry=self.registry,
         )
         self.time_to_first_token = self._of_model(
-            "dllm_gateway_time_to_first_token_seconds",
+            "dllm_time_to_first_token_seconds",
             "From a request's arrival to its first committed block.",
             REQUEST_BUCKETS,
         )
         self.inter_token_latency = self._of_model(
-            "dllm_gateway_inter_token_latency_seconds",
+            "dllm_inter_token_latency_seconds",
             "Time between tokens: k tokens that come together after d seconds count as k times d/k.",
             TOKEN_BUCKETS,
         )
         self.time_per_output_token = self._of_model(
-            "dllm_gateway_time_per_output_token_seconds",
+            "dllm_time_per_output_token_seconds",
             "Time from the first block to the last, divided by the tokens after the first one.",
             TOKEN_BUCKETS,
         )
         self.inter_chunk = self._of_model(
-            "dllm_gateway_inter_chunk_seconds", "Time between two blocks of an answer.", CHUNK_BUCKETS
+            "dllm_inter_chunk_seconds", "Time between two blocks of an answer.", CHUNK_BUCKETS
         )
-        self.chunk_tokens = self._of_model(
-            "dllm_gateway_chunk_tokens", "Tokens of one block.", CHUNK_TOKEN_BUCKETS
-        )
+        self.chunk_tokens = self._of_model("dllm_chunk_tokens", "Tokens of one block.", CHUNK_TOKEN_BUCKETS)
 
     def _of_model(self, name: str, help_text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, help_text, ("model",), buckets=buckets, registry=self.registry)

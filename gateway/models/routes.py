@@ -15,7 +15,7 @@ router = APIRouter()
 
 @router.get("/v1/models")
 async def list_models(request: Request) -> Response:
-    models = gateway_of(request).catalogue.all()
+    models = await gateway_of(request).catalogue.all()
     return _json(ModelList(data=[model_of(name, card) for name, card in sorted(models.items())]))
 
 

@@ -57,7 +57,7 @@ class Served:
         return {
             (labels["endpoint"], labels["model"], labels["outcome"], labels["code"]): value
             for name, labels, value in await self.samples()
-            if name == "dllm_gateway_requests_total"
+            if name == "dllm_requests_total"
         }
 
     async def samples(self) -> list[tuple[str, dict[str, str], float]]:

@@ -316,7 +316,7 @@ async def test_neutral_and_ignored_parameters_pass(served: Served, answering: Fa
 
 async def test_models(served: Served, answering: FakeWorker) -> None:
     client = served.openai
-    await until(lambda: served.gateway.catalogue.all())
+    await until(served.gateway.catalogue.all)
     (model,) = (await client.models.list()).data
     assert (model.id, model.object, model.created) == ("tiny", "model", 1_700_000_000)
     assert model.owned_by == "dllm-stack"

@@ -18,22 +18,22 @@ async def test_names_and_help(served: Served, answering: FakeWorker) -> None:
     families = list(text_string_to_metric_families((await served.http.get("/metrics")).text))
     own = [family for family in families if not family.name.startswith("process_")]
     assert {family.name for family in own} == {
-        "dllm_gateway_requests",
-        "dllm_gateway_open_requests",
-        "dllm_gateway_request_seconds",
-        "dllm_gateway_time_to_first_token_seconds",
-        "dllm_gateway_inter_token_latency_seconds",
-        "dllm_gateway_time_per_output_token_seconds",
-        "dllm_gateway_inter_chunk_seconds",
-        "dllm_gateway_chunk_tokens",
+        "dllm_requests",
+        "dllm_open_requests",
+        "dllm_request_seconds",
+        "dllm_time_to_first_token_seconds",
+        "dllm_inter_token_latency_seconds",
+        "dllm_time_per_output_token_seconds",
+        "dllm_inter_chunk_seconds",
+        "dllm_chunk_tokens",
     }
     assert all(family.documentation for family in own)
     bounds = {
         family.name: [s.labels["le"] for s in family.samples if s.name.endswith("_bucket")] for family in own
     }
     for name, first, last in (
-        ("dllm_gateway_time_to_first_token_seconds", "0.001", "600.0"),
-        ("dllm_gateway_inter_token_latency_seconds", "0.0001", "1.0"),
+        ("dllm_time_to_first_token_seconds", "0.001", "600.0"),
+        ("dllm_inter_token_latency_seconds", "0.0001", "1.0"),
     ):
         assert (bounds[name][0], bounds[name][-2]) == (first, last)
 
@@ -49,7 +49,7 @@ async def test_tokens_and_times_of_streams_and_documents(served: Served, worker:
         await run.finish()
         assert (await request).status_code == 200
     values = {
-        name.removeprefix("dllm_gateway_"): value
+        name.removeprefix("dllm_"): value
         for name, labels, value in await served.samples()
         if labels == {"model": "tiny"}
     }
@@ -74,13 +74,13 @@ async def test_blocks_of_a_discarded_run_are_not_counted(served: Served, worker:
     await second.finish()
     await request
     values = {name: value for name, labels, value in await served.samples() if labels == {"model": "tiny"}}
-    assert values["dllm_gateway_chunk_tokens_sum"] == 5
+    assert values["dllm_chunk_tokens_sum"] == 5
 
 
 async def test_each_request_is_counted_once_and_clients_add_no_models(
     served: Served, answering: FakeWorker
 ) -> None:
-    await until(lambda: served.gateway.catalogue.all())
+    await until(served.gateway.catalogue.all)
     for i in range(5):
         await served.http.post("/v1/chat/completions", json={**CHAT, "model": f"invented-{i}"})
     await served.http.post("/v1/chat/completions", json={**CHAT, "temperature": 1})
@@ -94,13 +94,13 @@ async def test_each_request_is_counted_once_and_clients_add_no_models(
         ("completions", "other", "rejected", "invalid_json"): 1,
         ("generate", "tiny", "completed", ""): 1,
     }
-    seconds = [s for s in await served.samples() if s[0] == "dllm_gateway_request_seconds_count"]
+    seconds = [s for s in await served.samples() if s[0] == "dllm_request_seconds_count"]
     assert sum(value for _, _, value in seconds) == 9
 
 
 async def test_open_requests(served: Served, worker: FakeWorker) -> None:
     async def open_requests() -> float:
-        name, labels = "dllm_gateway_open_requests", {"endpoint": "chat"}
+        name, labels = "dllm_open_requests", {"endpoint": "chat"}
         return next(s[2] for s in await served.samples() if s[:2] == (name, labels))
 
     request = asyncio.create_task(served.http.post("/v1/chat/completions", json=CHAT))

@@ -147,7 +147,7 @@ CASES = [
 
 
 async def test_every_rule_names_its_parameter(served: Served, answering: FakeWorker) -> None:
-    await until(lambda: served.gateway.catalogue.all())
+    await until(served.gateway.catalogue.all)
     for endpoint, valid, change, param, code in CASES:
         response = await served.http.post(PATHS[endpoint], json={**valid, **change})
         where = f"{endpoint} {change}"
@@ -222,14 +222,13 @@ async def test_unknown_routes_and_methods(served: Served) -> None:
 
 
 async def test_generate_without_a_model(served: Served, worker: FakeWorker) -> None:
-    models = served.gateway.catalogue
     response = asyncio.create_task(served.http.post("/generate", json=GENERATE))
     await (await worker.claimed()).finish()
     assert (await response).status_code == 200
-    models.all()["second"] = None
-    response2 = await served.http.post("/generate", json=GENERATE)
-    assert response2.status_code == 400
-    assert (response2.json()["error"]["param"], response2.json()["error"]["code"]) == ("model", MISSING)
+    (await served.gateway.catalogue.all())["second"] = None
+    refused = await served.http.post("/generate", json=GENERATE)
+    assert refused.status_code == 400
+    assert (refused.json()["error"]["param"], refused.json()["error"]["code"]) == ("model", MISSING)
 
 
 async def test_generate_without_any_model(served: Served) -> None:

@@ -94,7 +94,9 @@ class Renderer:
                 ids = prompt.ids
                 outside = [each for each in ids if not 0 <= each < self._vocab_size]
                 if outside:
-                    message = f"{outside[0]} is no token id of this model, which has {self._vocab_size} of them."
+                    message = (
+                        f"{outside[0]} is no token id of this model, which has {self._vocab_size} of them."
+                    )
                     raise _refusal(ErrorCode.INVALID_VALUE, message, prompt)
         if not ids:
             raise _refusal(ErrorCode.INVALID_VALUE, "The prompt is empty.", prompt)
@@ -137,19 +139,19 @@ def answer_room(prompt: Prompt, prompt_tokens: int, decoding: Decoding, limits: 
     Raises:
         RequestError: the prompt, or the prompt with `max_tokens`, is longer than the context.
     """
-    where = f"the {_NAMES[type(prompt)]}"
-    context = f"This model's maximum context length is {limits.context} tokens"
-    wanted = decoding.max_tokens
-    if prompt_tokens + max(wanted or 0, 1) > limits.context:
-        asked = f"you requested {prompt_tokens + (wanted or 1)} tokens ({prompt_tokens} in {where}"
-        message = f"{context}. However, {asked}, {wanted or 1} for the completion). Please reduce either."
-    elif prompt_tokens > limits.prompt:
-        message = (
-            f"{context}, and a prompt may have {limits.prompt} of them. "
-            f"However, there are {prompt_tokens} in {where}. Please reduce its length."
+    name, wanted = _NAMES[type(prompt)], decoding.max_tokens
+    room = limits.context - prompt_tokens
+    message = f"This model's maximum context length is {limits.context} tokens"
+    if prompt_tokens > limits.prompt:
+        message += f", and a prompt may have {limits.prompt} of them. However, your {name} resulted in "
+        message += f"{prompt_tokens} tokens. Please shorten the {name}."
+    elif wanted is not None and wanted > room:
+        message += (
+            f". However, you requested {prompt_tokens + wanted} tokens ({prompt_tokens} in the {name}, "
         )
+        message += f"{wanted} in the completion). Please reduce either."
     else:
-        return limits.context - prompt_tokens if wanted is None else wanted
+        return room if wanted is None else wanted
     raise _refusal(ErrorCode.CONTEXT_LENGTH_EXCEEDED, message, prompt)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -134,20 +136,25 @@ class EngineClient:
                 "ignore_eos": decoding.ignore_eos,
             },
         }
-        try:
+        with self._reaching():
             response = await self._session.post("/generate", json=body)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineFault(f"The engine cannot be reached: {error!r}") from error
         if response.status != 200:
             raise await _error(response)
         return Generation(self, rid, response)
 
     async def abort(self, rid: str) -> None:
         """Raises EngineFault. Returns when the engine has heard of it, not when it has stopped."""
-        try:
+        with self._reaching():
             async with self._session.post("/abort_request", json={"rid": rid}) as response:
                 if response.status != 200:
                     raise await _error(response)
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        if self._session.closed:
+            raise EngineFault("The engine has been given up.")
+        try:
+            yield
         except (aiohttp.ClientError, TimeoutError) as error:
             raise EngineFault(f"The engine cannot be reached: {error!r}") from error
 

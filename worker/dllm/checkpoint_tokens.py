@@ -32,6 +32,11 @@ def read_checkpoint(original: Callable[[Any], Any], server_args: Any) -> Any:
 
 
 def mask_id(model: Any, stock: int) -> int:
+    """The id of the mask token of a SGLang ModelConfig; `stock` is what SGLang's table says.
+
+    Raises:
+        ValueError: it is no token of the model's vocabulary.
+    """
     own = getattr(model.hf_config, "mask_token_id", None)
     if own is None:
         if stock < model.vocab_size:

@@ -8,11 +8,14 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from dllm_stack.settings import Settings
-from gateway import errors, health
+from gateway import errors, health, openapi
 from gateway.chat import routes as chat
+from gateway.chat.protocol import RULES as CHAT_RULES
 from gateway.completions import routes as completions
+from gateway.completions.protocol import RULES as COMPLETION_RULES
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
+from gateway.generate.protocol import RULES as GENERATE_RULES
 from gateway.models import routes as models
 
 
@@ -25,9 +28,24 @@ def create_app(settings: Settings) -> FastAPI:
         async with gateway.running():
             yield
 
-    app = FastAPI(title="dllm-stack gateway", lifespan=lifespan, redirect_slashes=False)
+    app = FastAPI(
+        title="dllm-stack gateway",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        # These pages would load their scripts from the internet.
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.gateway = gateway
     errors.install(app)
     for routes in (chat, completions, generate, models, health):
         app.include_router(routes.router)
+    openapi.install(
+        app,
+        {
+            "/v1/chat/completions": CHAT_RULES,
+            "/v1/completions": COMPLETION_RULES,
+            "/generate": GENERATE_RULES,
+        },
+    )
     return app

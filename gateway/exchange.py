@@ -78,6 +78,14 @@ class Exchange(Response):
             gateway.ledger.open.discard(self)
             open_requests.dec()
             gateway.metrics.count(self._endpoint, self._model, end, loop.time() - self._started)
+            if end.outcome is Outcome.FAILED:
+                log.warning(
+                    "request failed",
+                    request=self._id,
+                    endpoint=self._endpoint,
+                    model=self._model,
+                    code=end.problem and str(end.problem.code),
+                )
 
     async def _serve(self, scope: Scope, receive: Receive, channel: Channel) -> End:
         """Returns the end; one with a problem is still to be reported to the client."""
@@ -89,7 +97,7 @@ class Exchange(Response):
         except ClientGone:
             raise
         except Exception:
-            log.exception("request failed", request=self._id, endpoint=self._endpoint)
+            log.exception("unexpected error", request=self._id, endpoint=self._endpoint)
             return _ended(INTERNAL)
         if end.problem is None and end.outcome is not Outcome.COMPLETED and end is not self._closed:
             return _ended(_UNEXPLAINED)

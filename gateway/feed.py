@@ -117,7 +117,9 @@ class Feed:
 
     async def _end_unreachable(self) -> None:
         await asyncio.sleep(self._settings.queue.heartbeat_s)
-        limit = self._loop.time() - BLOCK_S - self._settings.gateway.reply_grace_s
+        # A single read may take its timeout; before that there is no outage to speak of.
+        grace_s = max(self._settings.gateway.reply_grace_s, self._settings.redis.timeout_s)
+        limit = self._loop.time() - BLOCK_S - grace_s
         if self._read_at < limit:
             problem = _unavailable("The queue became unreachable while the request ran.")
             for ticket in self._open_since(limit):

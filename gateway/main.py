@@ -35,6 +35,7 @@ def run(settings: Settings) -> None:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LEAVE_S,
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
+from pydantic import WithJsonSchema
 
 from gateway.parameters import ENGINE, SAMPLING, TOKEN_LOGPROBS, TOP_LOGPROBS, Count, Stops, TokenId
 from gateway.parameters import LOGPROBS as RETURN_LOGPROB
@@ -13,19 +16,22 @@ from gateway.validation import GREEDY, Honoured, Neutral, Rules
 DEFAULT_MAX_NEW_TOKENS = 128  # SGLang's
 
 
-class GenerateRequest(Honoured):
-    text: PlainTexts | None = None
-    input_ids: TokenIds | None = None
-    sampling_params: dict[str, object] | None = None  # by SAMPLING_RULES
-    stream: bool | None = None
-    model: str | None = None  # not SGLang's: needed where there are several models
-
-
 class SamplingParams(Honoured):
     max_new_tokens: Count | None = None
     stop: Stops
     stop_token_ids: list[TokenId] | None = None
     ignore_eos: bool | None = None
+
+
+class GenerateRequest(Honoured):
+    text: PlainTexts | None = None
+    input_ids: TokenIds | None = None
+    # Checked by SAMPLING_RULES.
+    sampling_params: Annotated[dict[str, Any], WithJsonSchema(SamplingParams.model_json_schema())] | None = (
+        None
+    )
+    stream: bool | None = None
+    model: str | None = None  # not SGLang's: needed where there are several models
 
 
 RULES = Rules(

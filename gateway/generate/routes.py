@@ -18,7 +18,7 @@ from gateway.validation import check, invalid, missing
 router = APIRouter()
 
 
-@router.api_route("/generate", methods=["POST", "PUT"])
+@router.post("/generate")
 async def generate(request: Request) -> Response:
     return Exchange(gateway_of(request), "generate", _interpret)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 import pytest
 import uvloop
@@ -11,7 +11,7 @@ import uvloop
 from dllm_stack.redis import Connections
 from dllm_stack.settings import GatewaySettings, QueueSettings, RedisSettings, Settings
 from tests.gateway.fake_worker import FakeWorker
-from tests.gateway.served import Served, serving
+from tests.gateway.served import RestartableRedis, Served, serving
 
 
 def pytest_asyncio_loop_factories(
@@ -65,3 +65,10 @@ def no_keys_left(connections: Connections) -> Callable[[], Awaitable[bool]]:
         return True
 
     return check
+
+
+@pytest.fixture
+def redis() -> Iterator[RestartableRedis]:
+    redis = RestartableRedis()
+    yield redis
+    redis.close()

@@ -51,17 +51,17 @@ class Run:
             completion_tokens=self._tokens,
             cached_tokens=2,
         )
-        return await self._end(end)
+        return await self.end(end)
 
     async def fail(self, problem: Problem) -> bool:
-        return await self._end(End(outcome=problem.outcome, problem=problem))
+        return await self.end(End(outcome=problem.outcome, problem=problem))
 
     async def give_back(self) -> str:
         """As a worker whose engine died does."""
         self._worker.runs.pop(self.job.id, None)
         return await self._worker.queue.release(self._worker.id, self.job.id, self.attempt, counts=True)
 
-    async def _end(self, end: End) -> bool:
+    async def end(self, end: End) -> bool:
         self._worker.runs.pop(self.job.id, None)
         return await self._worker.queue.finish(self._worker.id, self.job.id, self.attempt, self._seq, end)
 
@@ -119,6 +119,14 @@ class FakeWorker:
                 task.cancel()
             await asyncio.gather(*tasks, *self._answers, return_exceptions=True)
 
+    async def set_slots(self, slots: int) -> None:
+        self.slots = slots
+        await self._beat()
+
+    async def announce(self, pool: str) -> None:
+        """Puts another pool into the registry."""
+        await self._registry.publish(pool, None)
+
     async def claimed(self) -> Run:
         """The next run, to be driven by the test."""
         return await asyncio.wait_for(self._claimed.get(), 20)
@@ -156,7 +164,7 @@ class FakeWorker:
                 case Cancel(job_id):
                     if run := self.runs.pop(job_id, None):
                         run.cancelled.set()
-                        await run._end(End(outcome=Outcome.CANCELLED))
+                        await run.end(End(outcome=Outcome.CANCELLED))
                 case Claim(job):
                     known = self.runs.get(job.id)
                     if known is None or known.attempt != command.attempt:

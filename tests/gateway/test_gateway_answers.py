@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from typing import Any
 
@@ -11,6 +12,9 @@ import openai
 import pytest
 
 from dllm_stack.messages import ChatPrompt, Decoding, TextPrompt, TokenPrompt
+from gateway.chat.protocol import RULES as CHAT_RULES
+from gateway.completions.protocol import RULES as COMPLETION_RULES
+from gateway.generate.protocol import RULES as GENERATE_RULES
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
 
@@ -342,3 +346,21 @@ async def test_small_events_are_not_held_back(served: Served, answering: FakeWor
         connected = transport.get_extra_info("socket")
         assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert served.server.server_state.connections
+
+
+async def test_openapi_tells_every_field(served: Served) -> None:
+    document = (await served.http.get("/openapi.json")).json()
+    for path, rules in (
+        ("/v1/chat/completions", CHAT_RULES),
+        ("/v1/completions", COMPLETION_RULES),
+        ("/generate", GENERATE_RULES),
+    ):
+        body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        told = {*rules.honoured.model_fields, *rules.neutral, *rules.ignored}
+        assert body["properties"].keys() == told
+        assert body["additionalProperties"] is False
+    text = json.dumps(document)
+    references = re.findall(r'"\$ref": "#/components/schemas/([^"]+)"', text)
+    assert set(references) >= {"Message", "StreamOptions"}
+    assert set(references) <= document["components"]["schemas"].keys()
+    assert "$defs" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from dllm_stack.redis import Connections
 from dllm_stack.settings import GatewaySettings, Settings
 from gateway import exchange
 from tests.gateway.fake_worker import FakeWorker
-from tests.gateway.served import Served, serving, until
+from tests.gateway.served import RestartableRedis, Served, alone, serving, until
 
 NoKeysLeft = Callable[[], Awaitable[bool]]
 
@@ -65,6 +66,24 @@ async def test_of_a_waiting_job(
         client.close()
         await until(lambda: waiting(0))
         await until(no_keys_left)
+
+
+async def test_during_its_admission(redis: RestartableRedis, settings: Settings) -> None:
+    async with alone(redis, settings) as (served, fake):
+        await until(served.gateway.catalogue.all)
+        redis.signal(signal.SIGSTOP)
+        client = await _send(served, "/generate", {"text": "Hi"})
+        await until(lambda: served.gateway.ledger.open)
+        client.close()
+        redis.signal(signal.SIGCONT)
+        await until(lambda: not served.gateway.ledger.open)
+
+        async def forgotten() -> bool:
+            depth = await fake.queue.depth()
+            return depth.waiting == depth.running == 0
+
+        await until(forgotten)
+        assert await served.outcomes() == {("generate", "tiny", "cancelled", ""): 1}
 
 
 async def test_in_the_middle_of_its_body(served: Served) -> None:

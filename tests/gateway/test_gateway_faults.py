@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,13 +13,14 @@ import httpx
 import openai
 import pytest
 
-from dllm_stack.outcomes import ErrorCode, Problem
+from dllm_stack.messages import End
+from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from dllm_stack.queue import START
 from dllm_stack.redis import Connections, RedisError
-from dllm_stack.settings import GatewaySettings, QueueSettings, RedisSettings, Settings
+from dllm_stack.settings import GatewaySettings, QueueSettings, Settings
 from gateway.feed import Feed
 from tests.gateway.fake_worker import FakeWorker, Run
-from tests.gateway.served import RestartableRedis, Served, serving, until
+from tests.gateway.served import RestartableRedis, Served, alone, serving, until
 
 MESSAGES: Any = [{"role": "user", "content": "Hi"}]
 CHAT = {"model": "tiny", "messages": MESSAGES}
@@ -129,6 +130,13 @@ async def test_one_failed_prompt_fails_the_request_and_cancels_the_others(
     assert await served.outcomes() == {("completions", "tiny", "failed", "engine_error"): 1}
 
 
+async def test_a_worker_that_cancels_unasked_is_an_error(served: Served, worker: FakeWorker) -> None:
+    request = post(served)
+    await (await worker.claimed()).end(End(outcome=Outcome.CANCELLED))
+    assert (await request).status_code == 502
+    assert await served.outcomes() == {("chat", "tiny", "failed", "engine_error"): 1}
+
+
 # Runs that follow one another
 
 
@@ -200,6 +208,28 @@ async def test_a_missing_block_ends_the_request(
     assert await served.outcomes() == {("chat", "tiny", "failed", "worker_lost"): 1}
 
 
+@pytest.mark.parametrize("running", [False, True])
+async def test_a_gateway_taken_for_dead_admits_its_jobs_again(
+    served: Served, worker: FakeWorker, connections: Connections, running: bool
+) -> None:
+    if not running:
+        await worker.set_slots(0)
+    request = post(served)
+    if running:
+        first = await worker.claimed()
+        await first.commit("lost")
+    await until(lambda: _depth(worker, 0 if running else 1))
+    orphans = 0
+    while not orphans:  # a heartbeat may come between the two
+        await connections.commands.zadd("dllm:{tiny}:gateways", {served.gateway.ledger.id: 0})
+        orphans = (await worker.queue.reclaim()).orphans
+    await worker.set_slots(64)
+    second = await worker.claimed()
+    await second.commit("kept")
+    await second.finish()
+    assert (await request).json()["choices"][0]["message"]["content"] == "kept"
+
+
 # Admission
 
 
@@ -215,18 +245,18 @@ async def test_a_full_queue_answers_429(connections: Connections, settings: Sett
         error = response.json()["error"]
         assert (error["code"], error["type"]) == ("queue_full", "rate_limit_error")
         # A request whose second prompt finds no room leaves nothing of its first.
-        fake.slots = 1
-        await (await fake.claimed()).finish()
-        assert (await waiting[0]).status_code == 200
-        fake.slots = 0
-        await fake._beat()
+        await fake.set_slots(1)
+        run = await fake.claimed()
+        await fake.set_slots(0)
+        await run.finish()
+        done, (still,) = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result().status_code for task in done] == [200]
         with pytest.raises(openai.RateLimitError) as refused:
             await served.openai.completions.create(model="tiny", prompt=["a", "b", "c"])
         assert refused.value.response.headers["retry-after"]
-        await until(lambda: _depth(fake, 0 if waiting[1].done() else 1))
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await until(lambda: _depth(fake, 1))
+        still.cancel()
+        await until(lambda: _depth(fake, 0))
 
 
 async def _depth(worker: FakeWorker, waiting: int) -> bool:
@@ -234,7 +264,7 @@ async def _depth(worker: FakeWorker, waiting: int) -> bool:
 
 
 async def test_no_worker_answers_503(served: Served, connections: Connections, settings: Settings) -> None:
-    await FakeWorker(connections, settings.queue)._beat()
+    await FakeWorker(connections, settings.queue).set_slots(1)
     await connections.commands.delete("dllm:{tiny}:last_worker")
     response = await served.http.post(PATH, json=CHAT)
     assert response.status_code == 503
@@ -304,25 +334,6 @@ async def test_the_deadline_of_a_body(settings: Settings, connections: Connectio
 # Redis
 
 
-@pytest.fixture
-def redis() -> Iterator[RestartableRedis]:
-    redis = RestartableRedis()
-    yield redis
-    redis.close()
-
-
-@asynccontextmanager
-async def alone(redis: RestartableRedis, settings: Settings) -> AsyncIterator[tuple[Served, FakeWorker]]:
-    """A gateway and a worker on this Redis."""
-    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=0.5)})
-    connections = Connections(own.redis)
-    try:
-        async with FakeWorker(connections, own.queue).working() as fake, serving(own) as served:
-            yield served, fake
-    finally:
-        await connections.aclose()
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_redis_that_restarts_empty_is_given_the_jobs_again(
     redis: RestartableRedis, settings: Settings, stream: bool
@@ -356,8 +367,7 @@ async def test_waiting_jobs_survive_a_redis_that_restarts_empty(
     redis: RestartableRedis, settings: Settings
 ) -> None:
     async with alone(redis, settings) as (served, fake):
-        fake.slots = 0
-        await fake._beat()
+        await fake.set_slots(0)
         requests = [post(served) for _ in range(20)]
         await until(lambda: _depth(fake, 20))
         redis.stop()

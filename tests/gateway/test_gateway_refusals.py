@@ -225,7 +225,8 @@ async def test_generate_without_a_model(served: Served, worker: FakeWorker) -> N
     response = asyncio.create_task(served.http.post("/generate", json=GENERATE))
     await (await worker.claimed()).finish()
     assert (await response).status_code == 200
-    (await served.gateway.catalogue.all())["second"] = None
+    await worker.announce("second")
+    await until(lambda: served.gateway.catalogue.label("second") == "second")
     refused = await served.http.post("/generate", json=GENERATE)
     assert refused.status_code == 400
     assert (refused.json()["error"]["param"], refused.json()["error"]["code"]) == ("model", MISSING)

@@ -1,0 +1,48 @@
+"""The OpenAPI description: FastAPI's, and the bodies, which the endpoints check by their own rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from gateway.validation import Rules
+
+
+def install(app: FastAPI, bodies: dict[str, Rules[Any]]) -> None:
+    """
+    Args:
+        bodies: path -> the rules of its requests.
+    """
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _describe(app, bodies)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _describe(app: FastAPI, bodies: dict[str, Rules[Any]]) -> dict[str, Any]:
+    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for path, rules in bodies.items():
+        schema = _schema(rules)
+        schemas |= schema.pop("$defs", {})
+        content = {"application/json": {"schema": schema}}
+        for operation in document["paths"][path].values():
+            operation["requestBody"] = {"required": True, "content": content}
+    return document
+
+
+def _schema(rules: Rules[Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = rules.honoured.model_json_schema(ref_template="#/components/schemas/{model}")
+    for name, neutral in rules.neutral.items():
+        schema["properties"][name] = {
+            "enum": [*neutral.values, None],
+            "description": f"Any other value is refused: {neutral.why}.",
+        }
+    for name in sorted(rules.ignored):
+        schema["properties"][name] = {"description": "Taken, without effect."}
+    return schema

@@ -80,9 +80,7 @@ class LocalStack:
     def service(self, name: str) -> psutil.Process:
         """The process of router, worker, gateway or `dllm_stack.local.valkey`."""
         for child in self._up.children():
-            if child.cmdline()[-1] == name or (
-                name == "valkey" and "dllm_stack.local.valkey" in child.cmdline()
-            ):
+            if name in child.cmdline()[2:]:  # python -m MODULE ARGUMENT
                 return child
         raise LookupError(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.local_stack import LocalStack
+from worker.cpu import engine_environment
 
 PROMPTS = 6
 
@@ -23,7 +25,11 @@ def test_it_completes(stack: LocalStack, tmp_path: Path, backend: str, record: C
     command += ["--base-url", stack.gateway_url, "--model", "tiny-llada2", "--tokenizer", stack.checkpoint]
     command += ["--dataset-name", "random-ids", "--random-input-len", "48", "--random-output-len", "48"]
     command += ["--num-prompts", str(PROMPTS), "--max-concurrency", "3", "--output-file", str(result)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=220, check=False)
+    # The load generator imports SGLang, which needs on a CPU what the engine needs.
+    environment = os.environ | engine_environment()
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=220, check=False
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "Serving Benchmark Result" in run.stdout
     figures = json.loads(result.read_text().splitlines()[-1])

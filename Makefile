@@ -2,10 +2,11 @@ PYTHON ?= python3
 VENV := .venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up lint test
+.PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
+	show-disconnect show-kill show-overload
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## Create .venv with the locked, CPU-only packages
 
@@ -23,3 +24,27 @@ lint: setup ## Style and types
 
 test: lint ## Style, types, and every test
 	@$(VENV)/bin/python -m pytest
+
+bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer
+	@$(VENV)/bin/python -m loadtest.overhead
+
+show-fresh-clone: ## A clone in an empty folder: make up answers, its snippets work, Ctrl-C leaves nothing
+	@$(PYTHON) tests/fresh_clone.py
+
+show-openai: setup ## The OpenAI SDKs, Python and Node: streams, usage, and an error for each refused parameter
+	@$(VENV)/bin/python -m pytest tests/stack/test_openai_sdks.py
+
+show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to /generate
+	@$(VENV)/bin/python -m pytest tests/stack/test_seed_prompts.py
+
+show-bench-serving: setup ## sglang.bench_serving against the gateway, three backends
+	@$(VENV)/bin/python -m pytest tests/stack/test_bench_serving.py
+
+show-disconnect: setup ## Clients that disappear: the engine stops, slots are free, the queue is empty
+	@$(VENV)/bin/python -m pytest tests/stack/test_disconnect.py
+
+show-kill: setup ## kill -9 of router, worker and engine under 20 requests: each ends exactly once
+	@$(VENV)/bin/python -m pytest tests/stack/test_faults.py
+
+show-overload: setup ## 200 requests on a queue of 100: the surplus gets 429 at once
+	@$(VENV)/bin/python -m pytest tests/stack/test_overload.py

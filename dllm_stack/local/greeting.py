@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -19,7 +21,7 @@ curl -N {url}/v1/chat/completions \\
 
 or with the OpenAI SDK:
 
-python - <<'PY'
+{python} - <<'PY'
 from openai import OpenAI
 
 client = OpenAI(base_url="{url}/v1", api_key="none")
@@ -37,7 +39,11 @@ PY
 
 
 def snippets(url: str, model: str) -> str:
-    return _SNIPPETS.format(url=url, model=model, question=QUESTION, max_tokens=MAX_TOKENS)
+    """Both work as they are pasted into a shell in the current folder."""
+    python = Path(sys.executable)
+    if python.is_relative_to(Path.cwd()):
+        python = python.relative_to(Path.cwd())
+    return _SNIPPETS.format(url=url, model=model, question=QUESTION, max_tokens=MAX_TOKENS, python=python)
 
 
 async def first_answer(url: str, model: str) -> dict[str, Any]:

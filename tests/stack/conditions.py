@@ -59,5 +59,5 @@ async def ended(http: aiohttp.ClientSession, stack: LocalStack) -> float:
 
 async def engine_tokens(http: aiohttp.ClientSession, stack: LocalStack) -> int:
     """Tokens the engine holds for requests it runs now, from the engine itself."""
-    async with http.get(f"{stack.engine_url}/server_info") as response:
-        return int((await response.json())["internal_states"][0]["num_used_tokens"])
+    async with http.get(f"{stack.engine_url}/v1/loads") as response:
+        return int((await response.json())["loads"][0]["num_used_tokens"])

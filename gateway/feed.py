@@ -60,7 +60,12 @@ class Feed:
     def release(self, ticket: Ticket) -> None:
         """Forgets a ticket, and cancels its job unless the queue has ended it."""
         self._tickets.pop(ticket.job.id, None)
-        if not ticket.settled:
+        if ticket.settled:
+            return
+        self._cancels.put_nowait(ticket.job.id)
+        if ticket.admitted_at is None:
+            # Redis may come upon the admission, given up here, after the cancel: two connections have no
+            # order. The second cancel is sent when the first is answered, and so comes after both.
             self._cancels.put_nowait(ticket.job.id)
 
     async def aclose(self) -> None:
@@ -85,6 +90,8 @@ class Feed:
             ticket = self._tickets.get(reply.job_id)
             if ticket is not None:
                 ticket.accept(reply, now)
+            elif reply.end is None:
+                self._cancels.put_nowait(reply.job_id)  # it runs on for nobody
 
     async def _beat(self) -> None:
         await self._queue.gateway_heartbeat(self._gateway_id, self._last)
@@ -104,16 +111,14 @@ class Feed:
                 continue
             # Redis may have begun runs that no reply has told of; none of them may be taken for the new one.
             ticket.restart(ticket.attempt + self._settings.queue.max_attempts)
-            admission = await self._queue.admit(ticket.job, attempts=ticket.attempt)
-            log.warning(
-                "job was lost by redis",
-                pool=self._queue.pool,
-                job=job_id,
-                # When it is refused, for want of a worker or of room, the next beat asks again.
-                readmitted=admission.problem is None,
-            )
-            if ticket.end is not None:
-                self._cancels.put_nowait(job_id)  # the cancel sent at its end may have come too early
+            try:
+                admission = await self._queue.admit(ticket.job, attempts=ticket.attempt)
+            finally:
+                if ticket.end is not None:
+                    self._cancels.put_nowait(job_id)  # the cancel at its end may have come too early
+            # When it is refused, for want of a worker or of room, the next beat asks again.
+            readmitted = admission.problem is None
+            log.warning("redis lost a job", pool=self._queue.pool, job=job_id, readmitted=readmitted)
 
     async def _end_unreachable(self) -> None:
         await asyncio.sleep(self._settings.queue.heartbeat_s)

@@ -58,12 +58,19 @@ class Run:
 
     async def give_back(self) -> str:
         """As a worker whose engine died does."""
-        self._worker.runs.pop(self.job.id, None)
-        return await self._worker.queue.release(self._worker.id, self.job.id, self.attempt, counts=True)
+        fate = await self._worker.queue.release(self._worker.id, self.job.id, self.attempt, counts=True)
+        self._forget()
+        return fate
 
     async def end(self, end: End) -> bool:
-        self._worker.runs.pop(self.job.id, None)
-        return await self._worker.queue.finish(self._worker.id, self.job.id, self.attempt, self._seq, end)
+        ended = await self._worker.queue.finish(self._worker.id, self.job.id, self.attempt, self._seq, end)
+        self._forget()
+        return ended
+
+    def _forget(self) -> None:
+        """To be called when the lease is over: a heartbeat gives back what is leased and not held."""
+        if self._worker.runs.get(self.job.id) is self:
+            del self._worker.runs[self.job.id]
 
 
 class FakeWorker:
@@ -162,9 +169,9 @@ class FakeWorker:
         for command in commands:
             match command:
                 case Cancel(job_id):
-                    if run := self.runs.pop(job_id, None):
-                        run.cancelled.set()
+                    if run := self.runs.get(job_id):
                         await run.end(End(outcome=Outcome.CANCELLED))
+                        run.cancelled.set()
                 case Claim(job):
                     known = self.runs.get(job.id)
                     if known is None or known.attempt != command.attempt:

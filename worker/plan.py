@@ -59,6 +59,8 @@ def make(settings: WorkerSettings, created: int) -> Plan:
         facts = checkpoint.facts(model, location)
         if settings.engine_url is not None:
             url = settings.engine_url
+            if not url.startswith(("http://", "https://")):
+                raise Refusal(f"worker.engine_url: {url!r} is not like http://127.0.0.1:30000.")
             algorithm = model.dllm.algorithm if model.dllm else None
             block_size = facts.block_size or 1
 

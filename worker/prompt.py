@@ -61,7 +61,7 @@ class Renderer:
             vocab_size: the model's; an id at or above it would crash the engine.
 
         Raises:
-            TokenizerError: there is no usable tokenizer.json.
+            TokenizerError: there is no usable tokenizer.json, or its configuration cannot be read.
         """
         try:
             folder = Path(location)
@@ -74,7 +74,7 @@ class Renderer:
             config = json.loads(config_file.read_text("utf-8")) if config_file.is_file() else {}
             template = _chat_template(folder, config)
         except Exception as error:  # tokenizers raises nothing narrower
-            raise TokenizerError(f"{location}/tokenizer.json: {error}") from error
+            raise TokenizerError(f"{location}: its tokenizer cannot be used: {error}") from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return cls(tokenizer, template, _special_tokens(config), vocab_size)

@@ -38,6 +38,13 @@ async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float =
     return time.monotonic() - began
 
 
+def engine_children(launcher: psutil.Process) -> list[psutil.Process]:
+    """Scheduler and detokenizer, which SGLang starts in this order. It does not always name them."""
+    children = sorted(launcher.children(), key=lambda child: child.pid)
+    lines = {child: " ".join(child.cmdline()) for child in children}
+    return [child for child, line in lines.items() if "spawn_main" in line or "sglang::" in line]
+
+
 @dataclass(frozen=True)
 class RunningEngine:
     url: str
@@ -46,7 +53,7 @@ class RunningEngine:
     def scheduler(self) -> psutil.Process:
         if self.launcher is None:
             pytest.skip("needs an engine of its own, not DLLM_TEST_ENGINE_URL")
-        return next(each for each in self.launcher.children() if "scheduler" in each.name())
+        return engine_children(self.launcher)[0]
 
     async def tokens_in_use(self) -> int:
         """KV cache tokens of requests that the engine runs now, from the engine itself."""

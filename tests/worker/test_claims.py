@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -17,6 +18,7 @@ from dllm_stack.settings import RedisSettings
 from tests.worker.conftest import MODEL, QUEUE, Caller, eventually
 from worker.claims import Claims
 from worker.metrics import WorkerMetrics
+from worker.run import Run
 
 CARD = ModelCard(name=MODEL, context_length=2048, block_size=32, algorithm="LowConfidence", created=0)
 
@@ -64,7 +66,7 @@ class FakeWorker:
             WorkerMetrics(CollectorRegistry(), MODEL),
             heartbeat_s=QUEUE.heartbeat_s,
             state=lambda: (self.state, self.slots if self.state == "ready" else 0, CARD),
-            start=start,
+            start=cast(Callable[[Claim], Run], start),
         )
         self._loops = [asyncio.create_task(self.claims.beat()), asyncio.create_task(self.claims.obey())]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from pathlib import Path
+from collections.abc import Awaitable
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -114,7 +115,7 @@ async def test_what_cannot_run_is_refused_without_the_engine(
     engine: RunningEngine,
     caller: Caller,
     prompt: TokenPrompt | TextPrompt | ChatPrompt,
-    decoding: dict[str, int],
+    decoding: dict[str, Any],
     code: ErrorCode,
     param: str,
     says: str,
@@ -173,9 +174,7 @@ async def test_a_job_given_to_another_worker_is_stopped_here(
     assert (await caller.first_block(job)).token_ids
 
 
-async def test_blocks_wait_for_a_redis_that_hangs(
-    engine: RunningEngine, start_worker: StartWorker, tmp_path: Path
-) -> None:
+async def test_blocks_wait_for_a_redis_that_hangs(engine: RunningEngine, start_worker: StartWorker) -> None:
     with ValkeyServer() as server:
         settings = RedisSettings(url=server.connection_url, timeout_s=0.3)
         start_worker(settings)
@@ -235,8 +234,8 @@ async def test_draining_finishes_short_jobs_and_gives_long_ones_back(
     assert end.problem.code is ErrorCode.WORKER_LOST
     depth = await caller.queue.depth()
     assert (depth.waiting, depth.running, depth.workers) == (1, 0, 0)
-    job = await caller.redis.hgetall(f"dllm:{{{caller.queue.pool}}}:job:{long}")
-    assert job[b"tries"] == b"0"
+    key = f"dllm:{{{caller.queue.pool}}}:job:{long}"
+    assert await cast(Awaitable[bytes], caller.redis.hget(key, "tries")) == b"0"
 
 
 async def test_an_engine_that_hangs_loses_its_jobs_and_serves_again_once_it_wakes(

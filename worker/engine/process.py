@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import tempfile
@@ -16,13 +15,15 @@ import psutil  # type: ignore[import-untyped]
 
 from worker.engine.command import EngineCommand
 
-_PR_SET_PDEATHSIG = 1
 _POLL_S = 0.2
 _KILL_S = 10.0  # a process that holds a GPU takes a while to be gone
 _LOG_BYTES = 16 << 20
 _TAIL_BYTES = 16 << 10
 
-_libc = ctypes.CDLL(None)
+# Becomes the engine, with a child that waits on a pipe from the worker. The pipe closes when the worker
+# dies, however it dies, and the child then kills the engine's process group. A parent-death signal would
+# not do: SGLang's own children are tied to their parent only after a long import.
+_TIED_TO_WORKER = 'exec 3<&0; { read -r _ <&3; kill -KILL 0; } & exec 3<&-; exec "$@" </dev/null'
 
 
 class EngineProcess:
@@ -36,8 +37,9 @@ class EngineProcess:
         self.url = url
         self._process = process
         self._log = log
+        log.touch()
         self._log_writer = asyncio.create_task(self._write_log())
-        self._children: list[tuple[str, psutil.Process]] = []
+        self._children: list[psutil.Process] = []
 
     @classmethod
     async def start(cls, command: EngineCommand, url: str, run_dir: Path) -> Self:
@@ -49,13 +51,12 @@ class EngineProcess:
         """
         command.write_files()
         process = await asyncio.create_subprocess_exec(
-            *command.argv,
+            *("sh", "-c", _TIED_TO_WORKER, "engine", *command.argv),
             env=_environment(run_dir) | command.env,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with(os.getpid()),
         )
         return cls(process, url, run_dir / "engine.log")
 
@@ -68,14 +69,14 @@ class EngineProcess:
 
         SGLang sees to that itself for its schedulers; without its detokenizer it would answer nothing.
         """
-        self._children = [(child.name(), child) for child in psutil.Process(self.pid).children()]
+        self._children = psutil.Process(self.pid).children()
 
     async def ended(self) -> str:
         """Returns, with the reason, once the engine or one of its children has ended."""
         while self._process.returncode is None:
-            for name, child in self._children:
+            for child in self._children:
                 if not _runs(child):
-                    return f"lost its process {name}"
+                    return f"lost its process {child.pid}"
             await asyncio.sleep(_POLL_S)
         return f"ended with status {self._process.returncode}"
 
@@ -89,7 +90,7 @@ class EngineProcess:
             self._process.terminate()
             await _until(lambda: self._process.returncode is not None, grace_s)
         self.kill()
-        await _until(lambda: not self._members(), _KILL_S)
+        await _until(lambda: self._process.returncode is not None and not self._members(), _KILL_S)
         await asyncio.wait({self._log_writer}, timeout=1)
         self._log_writer.cancel()
 
@@ -127,17 +128,6 @@ def _environment(run_dir: Path) -> dict[str, str]:
     # is worth keeping, and would have gone to the same place.
     compiled = {"TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"}
     return compiled | os.environ | {"TMPDIR": str(run_dir)}
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    """To run in the child between fork and exec. SGLang ties its own children to it in the same way."""
-
-    def tie() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before it was tied to
-            os._exit(1)
-
-    return tie
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -153,7 +153,7 @@ class Engine:
                 self._check(self.info)
                 await self._warm_up(client, self.info)
         except TimeoutError:
-            raise _EngineDown(f"was not ready after {limit_s:.0f} s") from None
+            raise _EngineDown(f"was not ready after {limit_s:g} s") from None
         except (EngineFault, EngineRefusal) as error:
             raise _EngineDown(f"failed its first request: {error}") from error
 

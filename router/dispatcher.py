@@ -21,10 +21,9 @@ _REDIS_RETRY_S = 0.5
 
 
 class Dispatcher:
-    def __init__(self, queue: PoolQueue, metrics: RouterMetrics, reclaim_every_s: float) -> None:
+    def __init__(self, queue: PoolQueue, metrics: RouterMetrics) -> None:
         self._queue = queue
         self._metrics = metrics
-        self._reclaim_every_s = reclaim_every_s
 
     async def run(self) -> NoReturn:
         async with asyncio.TaskGroup() as group:
@@ -55,7 +54,7 @@ class Dispatcher:
             log.warning("gateway is dead", pool=pool, jobs_cancelled=reclaimed.orphans)
             self._metrics.orphans.labels(pool).inc(reclaimed.orphans)
         self._metrics.set_depth(pool, await self._queue.depth())
-        await asyncio.sleep(self._reclaim_every_s)
+        await asyncio.sleep(self._queue.reclaim_every_s)
 
 
 async def _for_ever(step: Callable[[], Awaitable[None]]) -> NoReturn:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
+from contextlib import AsyncExitStack
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -32,9 +34,19 @@ class Router:
         self._sees_redis = False
 
     async def run(self, stop: asyncio.Event) -> None:
+        """Runs until `stop`.
+
+        Raises:
+            PortTaken
+        """
         router = self._settings.router
         probes = Probes(router.host, router.port, self._prometheus, ready=self._readiness)
-        async with probes:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._connections.aclose)
+            try:
+                await stack.enter_async_context(probes)
+            except OSError as error:
+                raise PortTaken(f"router.port: {error.strerror or error}") from error
             try:
                 async with asyncio.TaskGroup() as group:
                     discovery = group.create_task(self._discover(group))
@@ -43,7 +55,6 @@ class Router:
                     raise _Stop
             except* _Stop:
                 log.info("stopped")
-        await self._connections.aclose()
 
     async def _discover(self, group: asyncio.TaskGroup) -> None:
         while True:
@@ -53,8 +64,7 @@ class Router:
                         self._pools.add(pool)
                         log.info("serving pool", pool=pool)
                         queue = PoolQueue(self._connections, pool, self._settings.queue)
-                        dispatcher = Dispatcher(queue, self._metrics, self._settings.queue.heartbeat_s)
-                        group.create_task(dispatcher.run())
+                        group.create_task(Dispatcher(queue, self._metrics).run())
                 self._sees_redis = True
             except RedisError:
                 self._sees_redis = False
@@ -64,14 +74,26 @@ class Router:
         return self._sees_redis, {"redis": self._sees_redis, "pools": sorted(self._pools)}
 
 
+class PortTaken(Exception):
+    """The router cannot listen; the message says where and why."""
+
+
 class _Stop(Exception):
     """Leaves the task group, which ends the dispatchers."""
 
 
 def run(settings: Settings) -> None:
-    """Runs a router until SIGTERM or SIGINT. A router holds nothing, so it stops at once."""
+    """Runs a router until SIGTERM or SIGINT. A router holds nothing, so it stops at once.
+
+    Raises:
+        SystemExit: 2 when its port is taken. Why is then on stderr.
+    """
     logs.configure(settings, "router")
-    asyncio.run(_until_signalled(Router(settings)))
+    try:
+        asyncio.run(_until_signalled(Router(settings)))
+    except PortTaken as taken:
+        print(taken, file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 async def _until_signalled(router: Router) -> None:

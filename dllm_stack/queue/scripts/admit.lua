@@ -15,7 +15,13 @@ if waiting >= tonumber(ARGV[6]) or bytes + #body > tonumber(ARGV[7]) then
   return {'full', waiting, math.floor(redis.call('HGET', P .. 'drain', 'interval') or 0)}
 end
 
-local order = string.format('%.0f', TIME[1] * 1000000 + TIME[2])
+-- Behind everybody who waits, even when the clock has gone back.
+local order = TIME[1] * 1000000 + TIME[2]
+local last = redis.call('ZRANGE', P .. 'waiting', -1, -1, 'WITHSCORES')
+if last[2] then
+  order = math.max(order, last[2] + 1)
+end
+order = string.format('%.0f', order)
 redis.call('HSET', job_key(id), 'body', body, 'bytes', #body, 'gateway', gateway, 'stream', ARGV[4],
   'order', order, 'state', 'waiting', 'attempt', ARGV[5], 'tries', 0, 'blocks', 0)
 enqueue(id, order, #body)

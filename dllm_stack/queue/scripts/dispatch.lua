@@ -33,4 +33,7 @@ for _, id in ipairs(redis.call('ZRANGE', P .. 'waiting', 0, ARGV[1] - 1)) do
   redis.call('HSET', P .. 'running:' .. worker, id, claim)
   dispatched[#dispatched + 1] = {id, worker, attempt, math.max(0, NOW - math.floor(job[3] / 1000))}
 end
+if #dispatched == tonumber(ARGV[1]) then
+  wake_router()
+end
 return dispatched

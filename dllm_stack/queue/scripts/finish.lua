@@ -12,14 +12,17 @@ if not job[2] then
 end
 forget(id, job[1])
 
--- The time between two ends says how fast the queue drains, but only while somebody waits.
-local last = redis.call('HGET', P .. 'drain', 'at')
-if last and redis.call('EXISTS', P .. 'waiting') == 1 then
-  local gap = NOW - last
-  local interval = redis.call('HGET', P .. 'drain', 'interval')
-  redis.call('HSET', P .. 'drain', 'interval', interval and 0.8 * interval + 0.2 * gap or gap)
+-- The time between two ends says how fast the queue drains, if somebody waits at both.
+if redis.call('EXISTS', P .. 'waiting') == 1 then
+  local drain = redis.call('HMGET', P .. 'drain', 'at', 'interval')
+  if drain[1] then
+    local gap = math.max(0, NOW - drain[1])
+    redis.call('HSET', P .. 'drain', 'interval', drain[2] and 0.8 * drain[2] + 0.2 * gap or gap)
+  end
+  redis.call('HSET', P .. 'drain', 'at', NOW)
+  redis.call('PEXPIRE', P .. 'drain', 10 * MINUTE)
+else
+  redis.call('HDEL', P .. 'drain', 'at')
 end
-redis.call('HSET', P .. 'drain', 'at', NOW)
-redis.call('PEXPIRE', P .. 'drain', 10 * MINUTE)
 wake_router()
 return 1

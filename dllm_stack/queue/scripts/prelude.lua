@@ -11,11 +11,13 @@
 --   worker:<w>       hash    card, slots
 --   running:<w>      hash    id -> id of the claim in commands:<w>: the leases, and the busy slots
 --   commands:<w>     stream  claims and cancels, trimmed by the worker's heartbeat
+--   watched          string  time of the last look for dead workers and gateways
 --   last_worker      string  there while the pool has, or has just had, a worker
 --   gateways         zset    gateway -> time at which it counts as dead
 --   owned:<g>        set     the jobs of a gateway
 --   replies:<g>      stream  committed blocks and ends, trimmed by the gateway's heartbeat
---   drain            hash    at, interval: time of the last end, smoothed time between two ends
+--   drain            hash    at, interval: time of the last end if somebody waited then, smoothed time
+--                            between two ends
 
 local P = KEYS[1]
 local TIME = redis.call('TIME')

@@ -28,6 +28,11 @@ local strays = {}
 for id in pairs(held) do
   if not leased[id] then
     strays[#strays + 1] = id
+    -- A Redis that lost its last second may have lost this very attempt: the next must not be its twin,
+    -- which the end of this one would end.
+    if redis.call('HGET', job_key(id), 'state') == 'waiting' then
+      redis.call('HINCRBY', job_key(id), 'attempt', 1)
+    end
   end
 end
 return strays

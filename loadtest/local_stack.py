@@ -48,7 +48,7 @@ class LocalStack:
             )
         while READY not in self.output():
             if self._up.poll() is not None or time.monotonic() - began > START_S:
-                self._up.kill()
+                self.stop()
                 raise RuntimeError(f"the stack did not start:\n{self.output()}")
             time.sleep(0.1)
         self.start_s = time.monotonic() - began

@@ -204,7 +204,9 @@ class Generation:
             raise _StreamError(finish.message or "no reason given", finish.status_code).exception()
         new = event.output_ids[self._tokens :]
         self._tokens = len(event.output_ids)
-        return Progress(event.text, new, meta.prompt_tokens, meta.cached_tokens, finish)
+        # SGLang 0.5.17 takes a block off this count at every denoise step, so that it ends far below zero.
+        cached = max(0, meta.cached_tokens)
+        return Progress(event.text, new, meta.prompt_tokens, cached, finish)
 
     async def stop(self) -> bool:
         """Ends the request, in the engine too.

@@ -1,0 +1,89 @@
+"""docs/api.md says of every parameter and every error what the gateway's tables say."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from dllm_stack.outcomes import KINDS
+from dllm_stack.settings import Settings
+from gateway.app import create_app
+from gateway.chat.protocol import RULES as CHAT
+from gateway.completions.protocol import DEFAULT_MAX_TOKENS
+from gateway.completions.protocol import RULES as COMPLETIONS
+from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, SAMPLING_RULES
+from gateway.generate.protocol import RULES as GENERATE
+from gateway.parameters import MAX_PROMPTS, MAX_STOPS
+from gateway.validation import Rules
+from tests.docs.pages import assert_begin, assert_holds, code, rows_of, table
+
+
+def test_every_endpoint_is_listed() -> None:
+    app = create_app(Settings())
+    paths = {**app.openapi()["paths"], app.openapi_url: {"get": {}}}
+    rows = {(method.upper(), code(path)) for path, methods in paths.items() for method in methods}
+    listed = [tuple(row[:2]) for row in rows_of("api.md", "method", "path")]
+    assert sorted(listed) == sorted(rows)
+
+
+def verdict(rules: Rules[Any], name: str) -> str:
+    if name in rules.honoured.model_fields:
+        return "honoured"
+    if name in rules.ignored:
+        return "ignored"
+    if name in rules.neutral:
+        neutral = [msgspec.json.encode(value).decode() for value in rules.neutral[name].values]
+        return f"only {', '.join(map(code, neutral or ['null']))}"
+    return "refused"
+
+
+def test_the_verdict_on_every_parameter() -> None:
+    columns: dict[str, Rules[Any]] = {
+        "/v1/chat/completions": CHAT,
+        "/v1/completions": COMPLETIONS,
+        "/generate": GENERATE,
+        "sampling_params of it": SAMPLING_RULES,
+    }
+    names = {
+        name
+        for rules in columns.values()
+        for name in (*rules.honoured.model_fields, *rules.neutral, *rules.ignored)
+    }
+    order = ["honoured", "only", "ignored"]
+    verdicts = {name: [verdict(rules, name) for rules in columns.values()] for name in names}
+
+    def place(name: str) -> tuple[int, str]:
+        kinds = {each.split()[0] for each in verdicts[name]}
+        return min(order.index(kind) for kind in kinds & set(order)), name
+
+    rows = [[code(name), *verdicts[name]] for name in sorted(names, key=place)]
+    assert_holds("api.md", table(["parameter", *map(code, columns)], *rows))
+
+
+def test_every_honoured_parameter_is_described() -> None:
+    honoured = {
+        name
+        for rules in (CHAT, COMPLETIONS, GENERATE, SAMPLING_RULES)
+        for name in rules.honoured.model_fields
+    }
+    first_cells = " ".join(row[0] for row in rows_of("api.md", "honoured", "takes"))
+    assert set(re.findall(r"`(\w+)`", first_cells)) == honoured
+
+
+def test_the_limits_of_the_api() -> None:
+    assert_holds("api.md", f"{DEFAULT_MAX_TOKENS} for completions, {DEFAULT_MAX_NEW_TOKENS} for `/generate`")
+    assert_holds("api.md", f"up to {MAX_STOPS} strings")
+    assert_holds("api.md", f"up to {MAX_PROMPTS} prompts")
+
+
+def test_every_error_is_listed() -> None:
+    assert_begin(
+        "api.md",
+        ["code", "status", "type", "outcome"],
+        [
+            [code(error), str(kind.status), code(kind.type), str(kind.outcome)]
+            for error, kind in KINDS.items()
+        ],
+    )

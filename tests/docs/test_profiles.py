@@ -1,0 +1,189 @@
+"""docs/profiles.md lists the models, the machines, their command lines, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from dllm_stack.settings import CONFIGS
+from tests.docs.pages import assert_holds, blocks, code, table
+from worker.engine import arguments, catalog, checkpoint, command, preflight
+from worker.engine.catalog import CatalogError, Model, Profile
+from worker.engine.checkpoint import CheckpointError
+from worker.engine.hardware import Gpu, Hardware
+
+SGLANG = "0.5.23"
+_WIDTH = 84  # of a line of a command, before its last option
+
+
+def models() -> list[Model]:
+    return [catalog.load_model(file.stem) for file in sorted((CONFIGS / "models").glob("*.yaml"))]
+
+
+def profiles() -> list[Profile]:
+    return [catalog.load_profile(file.stem) for file in sorted((CONFIGS / "profiles").glob("*.yaml"))]
+
+
+def test_every_model_is_listed() -> None:
+    rows = []
+    for model in models():
+        size = [f"{model.facts.weights_gb:g}", str(model.facts.context_length)] if model.facts else ["-", "-"]
+        decoding = ["none: autoregressive", "-"]
+        if model.dllm:
+            parameters = ", ".join(f"{name} {value}" for name, value in model.dllm.config.items())
+            decoding = [code(model.dllm.algorithm), parameters]
+        rows.append([code(model.name), code(model.checkpoint), *size, *decoding])
+    header = ["model", "checkpoint", "weights, GB", "context", "algorithm", "its parameters"]
+    assert_holds("profiles.md", table(header, *rows))
+
+
+def test_every_profile_is_listed() -> None:
+    rows = []
+    for profile in profiles():
+        machine = (
+            f"{profile.gpus} x {profile.gpu}, {profile.gpu_memory_gib:g} GiB" if profile.gpu else "no GPU"
+        )
+        for engine, names in groupby(profile.models.items(), key=lambda entry: entry[1]):
+            sizes = [engine.tp, f"{engine.mem_fraction:g}", engine.max_running_requests]
+            served = ", ".join(code(name) for name, _ in names)
+            rows.append([code(profile.name), machine, served, *map(str, sizes)])
+    header = ["profile", "machine", "models", "tp", "memory fraction", "requests at once"]
+    assert_holds("profiles.md", table(header, *rows))
+
+
+def command_line(model: Model, profile: Profile) -> str:
+    tiny = model.checkpoint == checkpoint.TINY
+    location = "TINY" if tiny else model.checkpoint
+    facts = TINY_FACTS if tiny else checkpoint.facts(model, location)
+    built = command.build(
+        model, profile, location, facts, port=31000, run_dir=Path("RUN"), sglang_version=SGLANG
+    )
+    lines = [["python", *built.argv[1:3]]]
+    for argument in built.argv[3:]:
+        option = argument.startswith("--")
+        if option and len(" ".join([*lines[-1], argument])) > _WIDTH:
+            lines.append([])
+        lines[-1].append(argument.replace("31000", "PORT"))
+    return " \\\n  ".join(" ".join(line) for line in lines) + "\n"
+
+
+TINY_FACTS = catalog.Facts(
+    architecture="LLaDA2MoeModelLM",
+    attention_heads=4,
+    kv_heads=2,
+    context_length=2048,
+    vocab_size=1103,
+    block_size=32,
+    mask_id=1,
+)
+
+
+@pytest.mark.parametrize("name", ["llada2.1-mini", "llada2.1-flash", "tiny-llada2"])
+def test_the_command_line_on_each_machine(name: str) -> None:
+    model = catalog.load_model(name)
+    lines: dict[str, list[str]] = {}
+    for profile in profiles():
+        if name in profile.models:
+            lines.setdefault(command_line(model, profile), []).append(profile.gpu or "a CPU")
+    for line, machines in lines.items():
+        assert_holds("profiles.md", f"{code(name)} on {', '.join(machines)}:\n\n```\n{line}```\n")
+
+
+def test_the_examples_of_files_have_every_field(tmp_path: Path) -> None:
+    model_example, profile_example = blocks("profiles.md", "yaml")
+    file = tmp_path / "example.yaml"
+    file.write_text(model_example)
+    model = catalog.load_model(str(file))
+    assert model.facts
+    assert model.dllm
+    file.write_text(profile_example)
+    profile = catalog.load_profile(str(file))
+    (engine,) = profile.models.values()
+    for record in (model, model.facts, model.dllm, profile, engine):
+        assert type(record).model_fields.keys() == record.model_fields_set
+
+
+def test_every_reserved_argument_is_listed() -> None:
+    rows = [[code(name), instead] for name, instead in arguments.RESERVED.items()]
+    assert_holds("profiles.md", table(["argument", "instead"], *rows))
+
+
+def refused(
+    model: str = "llada2.1-mini",
+    profile: str = "h200-8x",
+    *engine_args: str,
+    gpu: str = "NVIDIA H200",
+    gpus: int = 8,
+    sglang: str | None = SGLANG,
+    **facts: object,
+) -> str:
+    """The sentences of a worker that refuses."""
+    loaded, machine = catalog.load_model(model), catalog.load_profile(profile)
+    memory = int((machine.gpu_memory_gib or 0) * 2**30)
+    hardware = Hardware("nvidia", (Gpu(gpu, memory, ""),) * gpus) if gpus else Hardware("cpu")
+    known = checkpoint.facts(loaded, loaded.checkpoint) if loaded.facts else TINY_FACTS
+    with pytest.raises(preflight.Refused) as refusal:
+        preflight.check(
+            loaded,
+            machine,
+            known.model_copy(update=facts),
+            hardware,
+            engine_args=engine_args,
+            sglang_version=sglang,
+        )
+    (reason,) = refusal.value.reasons
+    return reason
+
+
+def missing_checkpoint() -> str:
+    with pytest.raises(CheckpointError) as refusal:
+        checkpoint.locate(catalog.load_model("llada2.1-mini"), "/models/mine")
+    return str(refusal.value)
+
+
+def missing_model() -> str:
+    with pytest.raises(CatalogError) as refusal:
+        catalog.load_model("llada3")
+    return str(refusal.value)
+
+
+MINI, H200 = "llada2.1-mini", "h200-8x"
+REFUSALS: dict[str, Callable[[], str]] = {
+    "a model that is in no file": missing_model,
+    "a checkpoint that is nowhere": missing_checkpoint,
+    "no SGLang": lambda: refused(sglang=None),
+    "no GPU": lambda: refused(gpus=0),
+    "another GPU": lambda: refused(gpu="NVIDIA H20"),
+    "a folder without a chat template": lambda: refused(chat_template=False),
+    "an unknown mask": lambda: refused(mask_id=None, vocab_size=1000),
+    "a mask that is no token": lambda: refused(mask_id=157184),
+    "a model that the profile does not know": lambda: refused(MINI, "cpu-dev", gpus=0),
+    "a model that cannot fit": lambda: refused("llada2.1-flash", "l4-4x", gpu="NVIDIA L4", gpus=4),
+    "a dLLM without an algorithm": lambda: refused(MINI, H200, "--dllm-algorithm", ""),
+    "another architecture's algorithm": lambda: refused(MINI, H200, "--dllm-algorithm", "Gemma4Renoise"),
+    "an algorithm for an autoregressive model": lambda: refused(
+        "gpt-oss-120b", H200, "--dllm-algorithm", "LowConfidence"
+    ),
+    "an algorithm's file that is not there": lambda: refused(
+        MINI, H200, "--dllm-algorithm-config", "/mine.yaml"
+    ),
+    "causal attention": lambda: refused(MINI, H200, "--attention-backend", "aiter"),
+    "no requests": lambda: refused(MINI, H200, "--max-running-requests", "0"),
+    "no share of memory": lambda: refused(MINI, H200, "--mem-fraction-static", "1.5"),
+    "too many GPUs": lambda: refused(MINI, H200, "--tp-size", "4", gpus=2),
+    "heads that do not split": lambda: refused(MINI, H200, "--tp-size", "3"),
+    "weights that do not fit": lambda: refused("llada2.1-flash", H200, "--tp-size", "1"),
+    "GPUs on a CPU": lambda: refused("tiny-llada2", "cpu-dev", "--tp-size", "2", gpus=0),
+    "the worker's own argument": lambda: refused(MINI, H200, "--port", "30000"),
+    "an abbreviation": lambda: refused(MINI, H200, "--attention", "triton"),
+    "a value in the option's item": lambda: refused(MINI, H200, "--tp-size 4"),
+    "an option without its value": lambda: refused(MINI, H200, "--tp-size"),
+}
+
+
+def test_every_refusal_is_listed() -> None:
+    rows = [[what, sentence().replace("|", "\\|")] for what, sentence in REFUSALS.items()]
+    assert_holds("profiles.md", table(["what", "the worker says"], *rows))

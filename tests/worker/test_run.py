@@ -170,7 +170,7 @@ async def test_a_job_given_to_another_worker_is_stopped_here(
     assert reclaimed.fates == {worker.id: ["requeued"]}
     await eventually(engine.idle, within_s=5)
     # It is alive, so it takes the job again, and runs it as another attempt.
-    assert await caller.dispatch(job) == 2
+    assert await caller.dispatch(job) > 1
     assert (await caller.first_block(job)).token_ids
 
 

@@ -73,18 +73,19 @@ def table(concurrency: int, through: list[Timing], direct: list[Timing]) -> None
             for timings in (through, direct)
         )
         row = f"{stack:8.1f}  {bare:8.1f}  {stack - bare:+7.1f}  {stack / bare:5.3f}"
-        print(f"c={concurrency}  {label:<10}  {row}")
+        print(f"c={concurrency:<3}{label:<10}  {row}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4])
     arguments = parser.parse_args()
     with LocalStack() as stack:
         print(f"From the start to the first answer: {stack.start_s:.1f} s\n")
         print("medians, ms             stack    engine     more  ratio")
-        for concurrency in (1, 4):
+        for concurrency in arguments.concurrency:
             timings = asyncio.run(
                 measure(
                     stack.gateway_url, stack.engine_url, arguments.rounds, concurrency, arguments.max_tokens

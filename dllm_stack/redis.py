@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, RedisError
@@ -17,7 +17,8 @@ from dllm_stack.settings import RedisSettings
 __all__ = ["BLOCK_S", "Connections", "RedisError"]
 
 BLOCK_S = 1.0  # longest block of one blocking read
-_MOST_CONNECTIONS = 32  # of each client; further calls wait for one, within their time
+_MOST_COMMANDS = 32  # at a time, each on a connection of its own; further ones wait, within their time
+_NO_BOUND = 2**31  # redis-py's own would be 100
 
 
 class Connections:
@@ -25,21 +26,29 @@ class Connections:
 
     Calls go between `async with connections.limit()`, which ends them in time. The timeout that redis-py
     has of its own is not used: it sends through `asyncio.wait_for`, which in Python 3.11 can swallow the
-    cancellation of the task that waits, and then a service would not stop.
+    cancellation of the task that waits, and then a service would not stop. Nor is its blocking pool, which
+    gives a free connection to whoever comes first: those who wait may starve. There is one blocking read a
+    pool of workers, so these need no bound.
     """
 
     def __init__(self, settings: RedisSettings) -> None:
         self._timeout_s = settings.timeout_s
+        self._turn = asyncio.Semaphore(_MOST_COMMANDS)
         self.commands = _client(settings)
         self.blocking = _client(settings)
 
     @asynccontextmanager
     async def limit(self, *, block_s: float = 0.0) -> AsyncIterator[None]:
-        """Raises `RedisError` when what it encloses takes longer than the timeout plus `block_s`."""
+        """Raises `RedisError` when what it encloses takes longer than the timeout plus `block_s`, which is
+        0 for calls of `commands`."""
         limit_s = self._timeout_s + block_s
         try:
             async with asyncio.timeout(limit_s):
-                yield
+                if block_s:
+                    yield
+                    return
+                async with self._turn:
+                    yield
         except TimeoutError:
             raise RedisTimeoutError(f"Redis did not answer within {limit_s:g} s") from None
 
@@ -54,10 +63,9 @@ class Connections:
 
 
 def _client(settings: RedisSettings) -> Redis:
-    pool = BlockingConnectionPool.from_url(
+    pool = ConnectionPool.from_url(
         settings.url,
-        max_connections=_MOST_CONNECTIONS,
-        timeout=None,
+        max_connections=_NO_BOUND,
         socket_timeout=None,
         socket_connect_timeout=settings.timeout_s,
         socket_keepalive=True,

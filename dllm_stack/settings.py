@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -21,18 +21,25 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 from pydantic_settings import SettingsError as UnreadableSource
+from redis.asyncio.connection import parse_url
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 _NESTED = re.compile(r"DLLM_[A-Z_]+__")
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class RedisSettings(_Group):
     url: str = Field("redis://127.0.0.1:6379/0", description="Redis >= 7 or Valkey.")
     timeout_s: float = Field(2.0, gt=0, description="Limit of one command, connecting included.")
+
+    @field_validator("url")
+    @classmethod
+    def _is_understood(cls, url: str) -> str:
+        parse_url(url)
+        return url
 
 
 class QueueSettings(_Group):
@@ -95,7 +102,6 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
-        nested_model_default_partial_update=True,
     )
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"

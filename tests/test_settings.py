@@ -13,7 +13,7 @@ from dllm_stack.cli import app
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DLLM_CONFIG", raising=False)
+    monkeypatch.setenv("DLLM_CONFIG", "")  # and whatever a test sets is undone
 
 
 def test_the_environment_wins_over_the_file_and_the_file_over_the_defaults(
@@ -37,6 +37,9 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_defaults(
         ("DLLM_LOG_LEVEL", "loud", "log_level"),
         ("DLLM_QUEUE__HEARTBEAT_TTL_S", "1.5", "heartbeat_ttl_s"),
         ("DLLM_WORKER__ENGINE_ARGS", "--dtype float32", "worker"),
+        ("DLLM_REDIS__URL", "localhost:6379", "redis.url"),
+        ("DLLM_REDIS__URL", "redis://localhost:port", "redis.url"),
+        ("DLLM_QUEUE__HEARTBEAT_TTL_S", "inf", "heartbeat_ttl_s"),
     ],
 )
 def test_a_wrong_variable_is_named(
@@ -48,6 +51,11 @@ def test_a_wrong_variable_is_named(
     result = CliRunner().invoke(app, ["router"])
     assert result.exit_code == 2
     assert named in result.output
+
+
+def test_one_setting_of_a_group_leaves_the_others_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLLM_REDIS__TIMEOUT_S", "3")
+    assert settings.load().redis.model_fields_set == {"timeout_s"}
 
 
 @pytest.mark.parametrize("text", ["gateway: [", "gateway: {prot: 1}", "- 1"])

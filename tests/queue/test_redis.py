@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from dllm_stack.redis import Connections, RedisError
+from dllm_stack.redis import BLOCK_S, Connections, RedisError
 from dllm_stack.settings import RedisSettings
 
 
@@ -31,12 +32,35 @@ async def test_no_redis_is_an_error() -> None:
     await connections.aclose()
 
 
-async def test_more_callers_than_connections_wait_for_one(connections: Connections) -> None:
-    async def call() -> None:
-        async with connections.limit():
-            await connections.commands.get("x")
+async def test_more_callers_than_connections_take_turns(connections: Connections) -> None:
+    calls = dict.fromkeys(range(100), 0)
 
-    await asyncio.gather(*(call() for _ in range(200)))
+    async def call_until_all_have(caller: int) -> None:
+        while min(calls.values()) < 10:
+            async with connections.limit():
+                await connections.commands.get("x")
+            calls[caller] += 1
+
+    await asyncio.gather(*(call_until_all_have(caller) for caller in calls))
+    found: Any = await connections.commands.info("clients")
+    assert found["connected_clients"] < len(calls)
+
+
+async def test_many_blocking_reads_delay_nobody(connections: Connections) -> None:
+    arrived = asyncio.Event()
+
+    async def read_until_one_arrives(stream: str) -> None:
+        while not arrived.is_set():
+            async with connections.limit(block_s=BLOCK_S):
+                found: Any = await connections.blocking.xread({stream: "0-0"}, block=int(BLOCK_S * 1000))
+            if found:
+                arrived.set()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(128):
+            group.create_task(read_until_one_arrives(f"stream {number}"))
+        async with connections.limit():
+            await connections.commands.xadd("stream 127", {"a": "b"})
 
 
 async def test_cancelling_a_caller_is_never_lost(connections: Connections) -> None:

@@ -1,7 +1,9 @@
-"""What the worker makes of events that only another version of SGLang sends: a fake server sends them."""
+"""The engine's client against a fake server, for events that only another version of SGLang sends, and
+for the moment in which a client is given up while its engine is alive."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -9,21 +11,24 @@ import pytest
 from aiohttp import web
 
 from dllm_stack.messages import Decoding
-from worker.engine.client import EngineClient
+from worker.engine.client import EngineClient, EngineFault
 
 
 @pytest.fixture
 async def fake_engine() -> AsyncIterator[str]:
-    """The last event of an answer as 0.5.17 sends it, with a count of cached tokens below zero."""
+    """Sends two tokens as 0.5.17 does, with a count of cached tokens below zero, and then nothing more."""
 
     async def generate(request: web.Request) -> web.StreamResponse:
-        meta = {"finish_reason": {"type": "length", "length": 2}, "prompt_tokens": 3, "cached_tokens": -95}
-        event = json.dumps({"text": "a b", "output_ids": [5, 6], "meta_info": meta})
-        return web.Response(text=f"data: {event}\n\ndata: [DONE]\n\n", content_type="text/event-stream")
+        event = {"text": "a b", "output_ids": [5, 6], "meta_info": {"prompt_tokens": 3, "cached_tokens": -95}}
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+        await asyncio.Event().wait()
+        return response
 
     app = web.Application()
     app.router.add_post("/generate", generate)
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -34,8 +39,20 @@ async def fake_engine() -> AsyncIterator[str]:
 
 async def test_cached_tokens_are_never_negative(fake_engine: str) -> None:
     async with EngineClient(fake_engine) as client:
-        generation = await client.generate([1, 2, 3], 2, Decoding())
+        generation = await client.generate([1, 2, 3], 4, Decoding())
         progress = await generation.next()
-        await generation.stop()
     assert (progress.text, progress.token_ids) == ("a b", [5, 6])
     assert progress.cached_tokens == 0
+
+
+async def test_a_stream_ends_with_its_client(fake_engine: str) -> None:
+    async with EngineClient(fake_engine) as client:
+        awaited, unread = [await client.generate([1], 4, Decoding()) for _ in range(2)]
+        await awaited.next()
+        reading = asyncio.create_task(awaited.next())
+        await asyncio.sleep(0)
+    with pytest.raises(EngineFault, match="given up"):
+        await asyncio.wait_for(reading, 5)
+    with pytest.raises(EngineFault, match="given up"):
+        await asyncio.wait_for(unread.next(), 5)
+    assert not await awaited.stop()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -66,6 +67,7 @@ class EngineClient:
     def __init__(self, url: str) -> None:
         self.url = url
         self._last_sign = time.monotonic()
+        self._generations: WeakSet[Generation] = WeakSet()
         self._session = aiohttp.ClientSession(
             url,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
@@ -78,6 +80,9 @@ class EngineClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # aiohttp lets whoever reads a stream wait for ever when its session is closed.
+        for generation in self._generations:
+            generation.break_off()
         await self._session.close()
 
     @property
@@ -140,7 +145,9 @@ class EngineClient:
             response = await self._session.post("/generate", json=body)
         if response.status != 200:
             raise await _error(response)
-        return Generation(self, rid, response)
+        generation = Generation(self, rid, response)
+        self._generations.add(generation)
+        return generation
 
     async def abort(self, rid: str) -> None:
         """Raises EngineFault. Returns when the engine has heard of it, not when it has stopped."""
@@ -228,6 +235,10 @@ class Generation:
             pass
         self._response.close()
         return self._over
+
+    def break_off(self) -> None:
+        """The engine has been given up: `next` raises EngineFault, also where it is awaited already."""
+        self._response.content.set_exception(aiohttp.ClientConnectionError("the engine has been given up"))
 
     async def _next_event(self) -> bytes:
         while True:

@@ -98,7 +98,7 @@ class EngineClient:
         return await self._is_ok("/model_info", _CALL_S)
 
     async def is_healthy(self, within_s: float) -> bool:
-        """Whether it generates. SGLang takes a second to say so, and 20 s to say no."""
+        """Whether it generates, which it is made to do if it is idle."""
         if not await self._is_ok("/health", within_s):
             return False
         self.saw_life()

@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -69,7 +70,8 @@ class EngineProcess:
 
         SGLang sees to that itself for its schedulers; without its detokenizer it would answer nothing.
         """
-        self._children = psutil.Process(self.pid).children()
+        with suppress(psutil.NoSuchProcess):  # `ended` will tell
+            self._children = psutil.Process(self.pid).children()
 
     async def ended(self) -> str:
         """Returns, with the reason, once the engine or one of its children has ended."""

@@ -18,6 +18,7 @@ log = structlog.get_logger()
 
 _LOADING_POLL_S = 0.2
 _HEALTH_EVERY_S = 10.0
+_HEALTH_S = 25.0  # SGLang takes a second to say that it is healthy, and 20 s to say that it is not
 _UNHEALTHY_POLL_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before a restart; doubles each time
 _STABLE_S = 60.0  # an engine that was ready for so long is started again after the first pause
@@ -75,7 +76,7 @@ class Engine:
         self._server: Server | None = None
         self._client: EngineClient | None = None  # while the engine is loaded
         self._suspected = asyncio.Event()
-        self._hung: str | None = None
+        self._condemned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
     def ready(self) -> bool:
@@ -97,8 +98,9 @@ class Engine:
 
     def condemn(self, reason: str) -> None:
         """A request cannot even be stopped: start the engine again."""
-        self._hung = reason
         self.suspect(reason)
+        if not self._condemned.done():
+            self._condemned.set_result(reason)
 
     def kill(self) -> None:
         """Ends the engine at once; to be called when `run` is being cancelled."""
@@ -115,6 +117,7 @@ class Engine:
         failed_starts = 0
         while True:
             self.loading_since = time.monotonic()
+            self._condemned = asyncio.get_running_loop().create_future()
             ready_for_s = 0.0
             self._server = server = await self._start()
             try:
@@ -171,12 +174,10 @@ class Engine:
         every_s = min(_HEALTH_EVERY_S, stall_s / 3)
         while True:
             await _wait_for(self._suspected, every_s)
-            if self._hung is not None:
-                raise _EngineDown(self._hung)
             if not self._suspected.is_set() and client.quiet_s < every_s:
                 continue
-            if await client.is_healthy(within_s=stall_s):
-                if self._suspected.is_set() and self._hung is None:
+            if await client.is_healthy(within_s=_HEALTH_S):
+                if self._suspected.is_set():
                     self._suspected.clear()
                     self._changed()
             elif client.quiet_s > stall_s:
@@ -192,7 +193,6 @@ class Engine:
         self._metrics.load_seconds.set(load_s)
         self._client = client
         self._suspected.clear()
-        self._hung = None
         log.info("engine is ready", load_s=round(load_s, 1))
         self._changed()
 
@@ -201,13 +201,15 @@ class Engine:
         self._changed()
 
     async def _unless_ended(self, server: Server, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Does the work, or raises _EngineDown as soon as the server is gone."""
+        """Does the work, or raises _EngineDown as soon as the server is gone or condemned."""
         ended = asyncio.create_task(server.ended())
         task = asyncio.create_task(work)
         try:
-            await asyncio.wait({ended, task}, return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                raise _EngineDown(ended.result())
+            either: list[asyncio.Future[Any]] = [ended, self._condemned, task]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            for end in either[:2]:
+                if end.done():
+                    raise _EngineDown(end.result())
             return task.result()
         finally:
             for each in (ended, task):

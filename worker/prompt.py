@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
-from huggingface_hub import snapshot_download
 from tokenizers import Tokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from dllm_stack.messages import ChatPrompt, Decoding, Prompt, TextPrompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from worker.engine.checkpoint import download_small_files
 
 # Longer texts are tokenized in a thread: this many characters take about a millisecond.
 _INLINE_CHARACTERS = 4096
@@ -66,9 +66,7 @@ class Renderer:
         try:
             folder = Path(location)
             if not folder.is_dir():
-                folder = Path(
-                    snapshot_download(location, revision=revision, allow_patterns=["*.json", "*.jinja"])
-                )
+                folder = download_small_files(location, revision)
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             config_file = folder / "tokenizer_config.json"
             config = json.loads(config_file.read_text("utf-8")) if config_file.is_file() else {}

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from worker import tiny_checkpoint
 from worker.engine.architectures import BLOCK_DIFFUSION
 from worker.engine.catalog import Facts, Model
 
@@ -60,13 +61,10 @@ def facts(model: Model, location: str) -> Facts:
         return _read(folder)
     if model.facts and location == model.checkpoint:
         return _with_stock_values(model.facts)
-    return _read(_download_small_files(location, model.revision if location == model.checkpoint else None))
+    return _read(download_small_files(location, model.revision if location == model.checkpoint else None))
 
 
 def _tiny() -> Path:
-    # Generating takes torch and safetensors, which a worker on a real checkpoint does without.
-    from worker import tiny_checkpoint
-
     # Another generator writes another checkpoint, and one that an engine has open is never touched.
     generator = hashlib.sha256()
     for file in sorted(Path(tiny_checkpoint.__file__).parent.iterdir()):
@@ -75,8 +73,12 @@ def _tiny() -> Path:
     return tiny_checkpoint.write(cache_folder() / f"tiny-llada2-{generator.hexdigest()[:12]}")
 
 
-def _download_small_files(hub_id: str, revision: str | None) -> Path:
-    """The checkpoint's configuration and tokenizer, without its weights."""
+def download_small_files(hub_id: str, revision: str | None) -> Path:
+    """The checkpoint's configuration and tokenizer, without its weights.
+
+    Raises:
+        CheckpointError: the hub does not give them.
+    """
     from huggingface_hub import snapshot_download
 
     try:

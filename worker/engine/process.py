@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from worker.engine.command import EngineCommand
 

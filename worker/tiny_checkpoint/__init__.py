@@ -14,9 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from safetensors.torch import save_file
-
-from worker.tiny_checkpoint import vocabulary, weights
+from worker.tiny_checkpoint import vocabulary
 
 _HERE = Path(__file__).parent
 _CONFIGURATION = "configuration_llada2_moe.py"
@@ -50,6 +48,11 @@ def write(folder: Path, seed: int = 0) -> Path:
 
 
 def _fill(folder: Path, seed: int) -> None:
+    # Torch costs a process 180 MB, and one that finds the checkpoint written needs none of it.
+    from safetensors.torch import save_file
+
+    from worker.tiny_checkpoint import weights
+
     tokenizer = vocabulary.tokenizer()
     config = weights.config(tokenizer)
     tokenizer.save(str(folder / "tokenizer.json"))

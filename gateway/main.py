@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 import time
 from types import FrameType
-from typing import Any
 
 import structlog
 import uvicorn
@@ -12,6 +13,7 @@ import uvicorn
 from dllm_stack import log as logs
 from dllm_stack.settings import Settings
 from gateway.app import create_app
+from gateway.connection import Connection
 from gateway.gateway import SHUTTING_DOWN, Gateway
 
 LEAVE_S = 2  # for the last bytes after the drain
@@ -21,15 +23,22 @@ log = structlog.get_logger()
 
 
 def run(settings: Settings) -> None:
-    """Serves until SIGTERM or SIGINT; see `Server`."""
+    """Serves until SIGTERM or SIGINT; see `Server`.
+
+    Raises:
+        SystemExit: 2 when its port is taken. Why is then on stderr.
+    """
     logs.configure(settings, "gateway")
+    try:
+        listener = _listen(settings.gateway.host, settings.gateway.port)
+    except OSError as error:
+        print(f"gateway.port: {error.strerror or error}", file=sys.stderr)
+        raise SystemExit(2) from None
     app = create_app(settings)
     config = uvicorn.Config(
         app,
-        host=settings.gateway.host,
-        port=settings.gateway.port,
         loop="uvloop",
-        http="httptools",
+        http=Connection,
         ws="none",
         lifespan="on",
         access_log=False,
@@ -39,7 +48,13 @@ def run(settings: Settings) -> None:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LEAVE_S,
     )
-    Server(config, app.state.gateway).run()
+    with listener:
+        Server(config, app.state.gateway).run([listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Raises OSError."""
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
 class Server(uvicorn.Server):
@@ -52,9 +67,11 @@ class Server(uvicorn.Server):
         self._gateway = gateway
         self._drained_by: float | None = None
 
-    async def startup(self, sockets: list[Any] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        log.info("gateway listens", host=self.config.host, port=self.config.port)
+        for listener in sockets or ():
+            host, port, *_ = listener.getsockname()
+            log.info("gateway listens", host=host, port=port)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         drain_s = 0.0 if self._gateway.draining else self._gateway.settings.gateway.drain_s

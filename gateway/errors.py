@@ -17,10 +17,8 @@ def error_response(problem: Problem) -> Response:
     headers = {}
     if problem.retry_after_s is not None:
         headers["retry-after"] = str(problem.retry_after_s)
-    # Of a gateway that leaves, so that the client's next request finds another; and after a body that
-    # was not read to its end, which nothing may follow.
-    if problem.code in (ErrorCode.SHUTTING_DOWN, ErrorCode.BODY_TOO_LARGE):
-        headers["connection"] = "close"
+    if problem.code is ErrorCode.SHUTTING_DOWN:
+        headers["connection"] = "close"  # so that the client's next request finds another gateway
     return Response(encode_json(problem.body()), problem.status, headers, "application/json")
 
 

@@ -52,6 +52,7 @@ class Exchange(Response):
         self._call: Call | None = None
         self._jobs: Jobs | None = None
         self._closed: End | None = None
+        self._body_read = False
 
     def close(self, end: End) -> None:
         """Ends the exchange from outside of it. The first end counts."""
@@ -112,6 +113,7 @@ class Exchange(Response):
                 body = await read_body(Headers(scope=scope), receive, gateway.settings.gateway.max_body_bytes)
         except TimeoutError:
             raise RequestError(self._deadline_exceeded("send its body")) from None
+        self._body_read = True
         asked = decode_json(body)
         if isinstance(asked, dict):
             self._model = gateway.catalogue.label(asked.get("model"))
@@ -159,12 +161,15 @@ class Exchange(Response):
             await channel.write(self._call.rendering.failure(problem), more=False)
             return
         response = error_response(problem)
-        unread = problem.code is ErrorCode.BODY_TOO_LARGE
+        if self._body_read:
+            await channel.start(response.status_code, response.headers)
+            await channel.write(bytes(response.body), more=False)
+            return
+        response.headers["connection"] = "close"  # nothing may follow such a body
         await channel.start(response.status_code, response.headers)
-        await channel.write(bytes(response.body), more=unread)
-        if unread:
-            await discard_body(receive)
-            await channel.write(b"", more=False)
+        await channel.write(bytes(response.body), more=True)
+        await discard_body(receive)
+        await channel.write(b"", more=False)
 
 
 def _ended(problem: Problem) -> End:

@@ -286,6 +286,17 @@ async def test_a_draining_gateway_takes_nothing_new(served: Served, worker: Fake
     assert (await request).status_code == 200
 
 
+async def test_a_draining_gateway_reads_on_so_that_its_refusal_is_seen(served: Served) -> None:
+    served.gateway.draining = True
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 50001\r\n\r\n{")
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    assert head.startswith(b"HTTP/1.1 503 ")
+    writer.write(b"x" * 50_000)
+    assert b"shutting_down" in await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+
+
 # Deadlines
 
 
@@ -327,7 +338,9 @@ async def test_the_deadline_of_a_body(settings: Settings, connections: Connectio
     async with _impatient(settings) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{")
-        assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 504 ")
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        assert head.startswith(b"HTTP/1.1 504 ")
+        assert b"connection: close" in head
         writer.close()
 
 

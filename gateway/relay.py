@@ -26,8 +26,9 @@ async def collect(jobs: Jobs, answers: list[Answer], rendering: Rendering, chann
         for arrival in answer.ticket.take():
             answer.add(arrival)
         answer.finish()
-    await channel.start(200, {"content-type": "application/json"})
-    await channel.write(rendering.document(answers), more=False)
+    document = rendering.document(answers)
+    await channel.start(200, {"content-type": "application/json", "content-length": str(len(document))})
+    await channel.write(document, more=False)
     return COMPLETED
 
 

@@ -44,6 +44,11 @@ async def test_chat_whole(served: Served, answering: FakeWorker) -> None:
     assert usage.prompt_tokens_details.cached_tokens == 2
 
 
+async def test_a_whole_answer_tells_its_length(served: Served, answering: FakeWorker) -> None:
+    response = await served.http.post("/v1/completions", json={"model": "tiny", "prompt": "Hi"})
+    assert response.headers["content-length"] == str(len(response.content))
+
+
 async def test_chat_stream_is_one_event_a_block(served: Served, answering: FakeWorker) -> None:
     stream = await served.openai.chat.completions.create(model="tiny", messages=MESSAGES, stream=True)
     chunks = [chunk async for chunk in stream]

@@ -8,8 +8,6 @@ from dllm_stack.messages import ChatPrompt
 from gateway.chat.protocol import Message
 from gateway.validation import invalid, missing, unsupported
 
-_PASSED_ON = {"role", "name", "tool_call_id", "tool_calls"}
-
 
 def chat_prompt(messages: list[Message]) -> ChatPrompt:
     """
@@ -20,7 +18,13 @@ def chat_prompt(messages: list[Message]) -> ChatPrompt:
 
 
 def _as_text(message: Message, path: str) -> dict[str, Any]:
-    fields = message.model_dump(include=_PASSED_ON, exclude_none=True)
+    fields: dict[str, Any] = {"role": message.role}
+    if message.name is not None:
+        fields["name"] = message.name
+    if message.tool_call_id is not None:
+        fields["tool_call_id"] = message.tool_call_id
+    if message.tool_calls is not None:
+        fields["tool_calls"] = [call.model_dump() for call in message.tool_calls]
     if message.content is not None:
         fields["content"] = _text(message.content, f"{path}.content")
     elif not message.tool_calls:

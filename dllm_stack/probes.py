@@ -11,7 +11,8 @@ from typing import Self
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from dllm_stack.exposition import CONTENT_TYPE_LATEST, expose
 
 Readiness = Callable[[], tuple[bool, Mapping[str, object]]]
 
@@ -62,6 +63,4 @@ class Probes:
         return web.json_response({"ready": ready, **detail}, status=200 if ready else 503)
 
     async def _expose(self, request: web.Request) -> web.Response:
-        return web.Response(
-            body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
+        return web.Response(body=expose(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})

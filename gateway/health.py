@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from dllm_stack.exposition import CONTENT_TYPE_LATEST, expose
 from dllm_stack.redis import RedisError
 from gateway.gateway import gateway_of
 
@@ -34,4 +34,4 @@ async def ready(request: Request) -> Response:
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    return Response(gateway_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(expose(gateway_of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)

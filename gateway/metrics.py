@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from dllm_stack.messages import End
 
@@ -21,8 +13,6 @@ REQUEST_BUCKETS = (
 TOKEN_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 CHUNK_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 CHUNK_TOKEN_BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 128, 256)
-
-disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
@@ -78,9 +68,6 @@ class Metrics:
         code = end.problem.code if end.problem else ""
         self.requests.labels(endpoint, model, end.outcome, code).inc()
         self.request_seconds.labels(endpoint, model, end.outcome).observe(seconds)
-
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
 
 
 class Pace:

@@ -17,7 +17,7 @@ def valkey() -> Iterator[ValkeyServer]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def redis_settings(valkey: ValkeyServer) -> RedisSettings:
     return RedisSettings(url=valkey.connection_url)
 

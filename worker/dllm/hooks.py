@@ -8,7 +8,7 @@ from sglang.srt.dllm.mixin.scheduler import SchedulerDllmMixin
 from sglang.srt.plugins.hook_registry import HookType
 
 from worker.cpu import routed_scaling
-from worker.dllm import checkpoint_tokens, refusals
+from worker.dllm import aborts, checkpoint_tokens, refusals
 from worker.dllm.hook import Hook
 
 
@@ -18,6 +18,7 @@ def hooks() -> list[Hook]:
         chosen.append(Hook(refusals.IN_SCHEDULER, refusals.refuse_in_scheduler, HookType.AFTER))
     else:
         chosen.append(Hook(refusals.IN_TOKENIZER, refusals.refuse_in_tokenizer, HookType.AFTER))
+        chosen.append(Hook(aborts.TARGET, aborts.account_for_all, HookType.BEFORE))
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
         chosen.append(Hook(routed_scaling.TARGET, routed_scaling.scale_in_router, HookType.AROUND))
     return chosen

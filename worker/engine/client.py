@@ -211,7 +211,7 @@ class Generation:
             raise _StreamError(finish.message or "no reason given", finish.status_code).exception()
         new = event.output_ids[self._tokens :]
         self._tokens = len(event.output_ids)
-        # SGLang 0.5.17 takes a block off this count at every denoise step, so that it ends far below zero.
+        # Before 0.5.23 SGLang takes a block off this count at every denoise step: it ends far below zero.
         cached = max(0, meta.cached_tokens)
         return Progress(event.text, new, meta.prompt_tokens, cached, finish)
 

@@ -9,15 +9,11 @@ stop tokens and usage.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from pathlib import Path
 
-from worker.tiny_checkpoint import vocabulary
-
-_HERE = Path(__file__).parent
-_CONFIGURATION = "configuration_llada2_moe.py"
+from worker.tiny_checkpoint import files, vocabulary
 
 
 def write(folder: Path, seed: int = 0) -> Path:
@@ -55,30 +51,7 @@ def _fill(folder: Path, seed: int) -> None:
 
     tokenizer = vocabulary.tokenizer()
     config = weights.config(tokenizer)
-    tokenizer.save(str(folder / "tokenizer.json"))
     model = folder / "model.safetensors"
     save_file(weights.tensors(config, tokenizer, seed), model, metadata={"format": "pt"})
     model.chmod(0o644)  # safetensors lets nobody else read it
-    shutil.copyfile(_HERE / _CONFIGURATION, folder / _CONFIGURATION)
-    shutil.copyfile(_HERE / "chat_template.jinja", folder / "chat_template.jinja")
-    _write_json(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": "<|startoftext|>",
-            "eos_token": vocabulary.END_OF_TEXT,
-            "pad_token": vocabulary.END_OF_TEXT,
-            "mask_token": vocabulary.MASK,
-            "clean_up_tokenization_spaces": False,
-            "model_max_length": config["max_position_embeddings"],
-        },
-    )
-    _write_json(
-        folder / "generation_config.json",
-        {"eos_token_id": config["eos_token_id"], "pad_token_id": config["pad_token_id"]},
-    )
-    _write_json(folder / "config.json", config)
-
-
-def _write_json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    files.write(folder, tokenizer, config)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+from pydantic_core import from_json
 from tokenizers import Tokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -16,8 +17,10 @@ from dllm_stack.messages import ChatPrompt, Decoding, Prompt, TextPrompt, TokenP
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from worker.engine.checkpoint import download_small_files
 
-# Longer texts are tokenized in a thread: this many characters take about a millisecond.
+# Longer prompts are rendered in a thread: this many characters take about a millisecond, and a message
+# takes as long as so many more.
 _INLINE_CHARACTERS = 4096
+_CHARACTERS_A_MESSAGE = 16
 _NAMES = {ChatPrompt: "messages", TextPrompt: "prompt", TokenPrompt: "input_ids"}
 
 
@@ -83,22 +86,26 @@ class Renderer:
         Raises:
             RequestError: the prompt cannot be rendered, has no token, or one that the model lacks.
         """
-        match prompt:
-            case ChatPrompt():
-                ids = await self._tokenize(self._render_chat(prompt))
-            case TextPrompt():
-                ids = await self._tokenize(prompt.text)
-            case TokenPrompt():
-                ids = prompt.ids
-                outside = [each for each in ids if not 0 <= each < self._vocab_size]
-                if outside:
-                    message = (
-                        f"{outside[0]} is no token id of this model, which has {self._vocab_size} of them."
-                    )
-                    raise _refusal(ErrorCode.INVALID_VALUE, message, prompt)
+        if _characters(prompt) <= _INLINE_CHARACTERS:
+            ids = self._ids(prompt)
+        else:
+            ids = await asyncio.to_thread(self._ids, prompt)
         if not ids:
             raise _refusal(ErrorCode.INVALID_VALUE, "The prompt is empty.", prompt)
         return ids
+
+    def _ids(self, prompt: Prompt) -> list[int]:
+        match prompt:
+            case ChatPrompt():
+                return self._encode(self._render_chat(prompt))
+            case TextPrompt(text):
+                return self._encode(text)
+            case TokenPrompt(ids):
+                outside = [each for each in ids if not 0 <= each < self._vocab_size]
+                if not outside:
+                    return ids
+                message = f"{outside[0]} is no token id of this model, which has {self._vocab_size} of them."
+                raise _refusal(ErrorCode.INVALID_VALUE, message, prompt)
 
     def _render_chat(self, prompt: ChatPrompt) -> str:
         template = self._chat_template
@@ -119,16 +126,23 @@ class Renderer:
         text: str = rendered[0]
         return text
 
-    async def _tokenize(self, text: str) -> list[int]:
-        if len(text) <= _INLINE_CHARACTERS:
-            return self._encode(text)
-        return await asyncio.to_thread(self._encode, text)
-
     def _encode(self, text: str) -> list[int]:
         # The one-text call keeps Python's lock for as long as it takes; the batch call lets go of it.
         encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
         ids: list[int] = encoding.ids
         return ids
+
+
+def _characters(prompt: Prompt) -> int:
+    """About as long as this many characters a prompt takes to render."""
+    match prompt:
+        case ChatPrompt(messages):
+            contents = sum(len(message.get("content") or "") for message in messages)
+            return contents + _CHARACTERS_A_MESSAGE * len(messages)
+        case TextPrompt(text):
+            return len(text)
+        case TokenPrompt():
+            return 0
 
 
 def answer_room(prompt: Prompt, prompt_tokens: int, decoding: Decoding, limits: Limits) -> int:
@@ -171,7 +185,8 @@ def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
     function = call["function"]
     arguments = function.get("arguments")
     if isinstance(arguments, str):
-        function = {**function, "arguments": json.loads(arguments or "{}")}
+        # Python's own reader takes halves of characters, which cannot be tokenized.
+        function = {**function, "arguments": from_json(arguments or "{}", allow_inf_nan=False)}
     return {**call, "function": function}
 
 

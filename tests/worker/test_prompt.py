@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from dllm_stack.messages import ChatPrompt, Decoding, TextPrompt, TokenPrompt
+from dllm_stack.messages import ChatPrompt, Decoding, Prompt, TextPrompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, RequestError
 from worker.engine.catalog import Facts
 from worker.prompt import Limits, Renderer, TokenizerError, answer_room
@@ -79,14 +79,18 @@ async def test_role_tokens_in_a_text_are_role_tokens(renderer: Renderer) -> None
     assert ids == [1100, 257, 1101, *await renderer.render(TextPrompt("hi")), 1102]
 
 
-async def test_a_long_text_does_not_hold_up_the_loop(renderer: Renderer) -> None:
-    text = "hello wörld " * 100_000
+@pytest.mark.parametrize(
+    "prompt",
+    [TextPrompt("hello wörld " * 100_000), ChatPrompt([{"role": "user", "content": ""}] * 50_000)],
+    ids=["long text", "many messages"],
+)
+async def test_a_long_prompt_does_not_hold_up_the_loop(renderer: Renderer, prompt: Prompt) -> None:
     ticks = 0
-    task = asyncio.create_task(renderer.render(TextPrompt(text)))
+    task = asyncio.create_task(renderer.render(prompt))
     while not task.done():
         await asyncio.sleep(0.001)
         ticks += 1
-    assert len(task.result()) > len(text) / 2
+    assert len(task.result()) > 200_000
     assert ticks > 5
 
 
@@ -109,6 +113,14 @@ async def test_a_tool_call_reaches_the_template_as_an_object(location: str, tmp_
     call = {"id": "1", "type": "function", "function": {"name": "now", "arguments": '{"zone": "UTC"}'}}
     ids = await renderer.render(ChatPrompt([{"role": "assistant", "content": None, "tool_calls": [call]}]))
     assert ids == await renderer.render(TextPrompt("UTC"))
+
+
+@pytest.mark.parametrize("arguments", ["{", "[" * 5000, '{"zone": NaN}', '{"zone": "\\ud800"}'])
+async def test_a_tool_call_that_is_no_json_is_the_callers_to_see(renderer: Renderer, arguments: str) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "now", "arguments": arguments}}
+    with pytest.raises(RequestError, match="cannot render") as refused:
+        await renderer.render(ChatPrompt([{"role": "assistant", "tool_calls": [call]}]))
+    assert refused.value.problem.param == "messages"
 
 
 async def test_special_tokens_have_names_in_a_template(location: str, tmp_path: Path) -> None:

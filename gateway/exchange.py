@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import structlog
+from msgspec.structs import replace
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -102,6 +103,9 @@ class Exchange(Response):
             return _ended(INTERNAL)
         if end.problem is None and end.outcome is not Outcome.COMPLETED and end is not self._closed:
             return _ended(_UNEXPLAINED)
+        if end.problem is not None and end.problem.param is not None:
+            # A worker finds fault with nothing but the prompt, and does not know the field it came in.
+            return _ended(replace(end.problem, param=self._call.prompt_param))
         return end
 
     async def _read(self, scope: Scope, receive: Receive) -> Call:

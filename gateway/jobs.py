@@ -19,6 +19,7 @@ class Call:
 
     pool: str
     prompts: list[Prompt]
+    prompt_param: str  # the field they came in
     decoding: Decoding
     stream: bool
     rendering: Rendering

@@ -37,6 +37,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     return Call(
         pool=asked.model,
         prompts=[prompt],
+        prompt_param="messages",
         decoding=Decoding(
             max_tokens=max_tokens,
             stop=asked.stop,

@@ -32,6 +32,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     return Call(
         pool=asked.model,
         prompts=prompts,
+        prompt_param="prompt",
         decoding=Decoding(
             max_tokens=asked.max_tokens or DEFAULT_MAX_TOKENS,
             stop=asked.stop,

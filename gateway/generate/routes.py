@@ -37,6 +37,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     return Call(
         pool=pool,
         prompts=given.prompts,
+        prompt_param="text" if asked.text else "input_ids",
         decoding=Decoding(
             max_tokens=sampling.max_new_tokens or DEFAULT_MAX_NEW_TOKENS,
             stop=sampling.stop,

@@ -73,6 +73,22 @@ async def test_an_error_before_the_first_byte_has_its_status(
     assert await served.outcomes() == {("chat", "tiny", "rejected", "context_length_exceeded"): 1}
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/completions", {"model": "tiny", "prompt": [1]}, "prompt"),
+        ("/generate", {"text": "Hi"}, "text"),
+        ("/generate", {"input_ids": [1]}, "input_ids"),
+    ],
+)
+async def test_a_prompt_at_fault_has_the_name_its_client_gave_it(
+    served: Served, worker: FakeWorker, path: str, body: dict[str, Any], param: str
+) -> None:
+    request = asyncio.create_task(served.http.post(path, json=body))
+    await (await worker.claimed()).fail(TOO_LONG)
+    assert (await request).json()["error"]["param"] == param
+
+
 async def test_an_error_after_the_first_byte_is_an_event(
     served: Served, worker: FakeWorker, no_keys_left: NoKeysLeft
 ) -> None:

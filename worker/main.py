@@ -80,9 +80,7 @@ class Worker:
                 await self._claims.drain(0)
                 await _cancel(*loops)
                 await self._claims.leave()
-                killer = asyncio.create_task(self._kill_engine(hurry))
                 await _cancel(engine)
-                await _cancel(killer)
                 log.info("worker has left")
 
     def _state(self) -> tuple[str, int, ModelCard]:
@@ -109,10 +107,6 @@ class Worker:
         if card.state == "loading":
             detail["loading_s"] = round(time.monotonic() - self._engine.loading_since, 1)
         return card.state == "ready", detail
-
-    async def _kill_engine(self, hurry: asyncio.Event) -> None:
-        await hurry.wait()
-        self._engine.kill()
 
 
 def run(settings: Settings) -> None:

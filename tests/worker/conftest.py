@@ -41,8 +41,16 @@ async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float =
 def engine_children(launcher: psutil.Process) -> list[psutil.Process]:
     """Scheduler and detokenizer, which SGLang starts in this order. It does not always name them."""
     children = sorted(launcher.children(), key=lambda child: child.pid)
-    lines = {child: " ".join(child.cmdline()) for child in children}
+    lines = {child: _command_line(child) for child in children}
     return [child for child, line in lines.items() if "spawn_main" in line or "sglang::" in line]
+
+
+def _command_line(process: psutil.Process) -> str:
+    """Empty once it has ended: SGLang runs small programs while it loads."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 @dataclass(frozen=True)

@@ -71,15 +71,57 @@ async def gone(*processes: psutil.Process) -> bool:
 async def test_the_end_of_the_launcher_is_told_with_its_status(tmp_path: Path) -> None:
     process = await start("print('out of memory'); raise SystemExit(3)", tmp_path)
     assert await process.ended() == "ended with status 3"
-    await process.stop(grace_s=0)
+    await process.stop()
     assert process.tail() == "out of memory"
 
 
 async def test_stopping_leaves_none_of_its_processes(tmp_path: Path) -> None:
     process, child = await stubborn(tmp_path)
-    await process.stop(grace_s=0.2)
+    await process.stop()
     assert await gone(child)
     assert await process.ended() == "ended with status -9"
+
+
+# Shares memory as SGLang does, under a name that it tells, and as others may.
+SHARING = """
+import mmap, multiprocessing, os, time
+lock = multiprocessing.get_context("spawn").Lock()
+names = [f"/dev/shm/{name}_{os.getpid()}" for name in ("sglang_loads", "checkpoint")]
+for name in names:
+    with open(name, "w+b") as file:
+        file.truncate(4096)
+        globals()[name] = mmap.mmap(file.fileno(), 4096)
+print(f"/dev/shm/sem.{lock._semlock.name[1:]}", *names, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_nor_of_the_memory_they_shared(tmp_path: Path, ended: bool) -> None:
+    process = await start(SHARING, tmp_path)
+
+    async def is_up() -> bool:
+        return "checkpoint" in process.tail()
+
+    await eventually(is_up, within_s=20)
+    *shared, foreign = map(Path, process.tail().split())
+    members = [psutil.Process(process.pid), *psutil.Process(process.pid).children()]
+    assert len(members) == 3, "the program, the one that ties it to us, and Python's resource tracker"
+    if ended:
+        process.watch_children()
+        members[0].kill()
+        await process.ended()
+    await process.stop()
+    assert await gone(*members)
+    assert [path for path in shared if path.exists()] == []
+    foreign.unlink()
+
+
+async def test_a_full_disk_does_not_make_it_wait(tmp_path: Path) -> None:
+    (tmp_path / "engine.log").symlink_to("/dev/full")
+    process = await start("print('x' * 1_000_000)", tmp_path)
+    assert await process.ended() == "ended with status 0"
+    await process.stop()
 
 
 async def test_a_lost_child_is_the_end_once_it_is_watched(tmp_path: Path) -> None:
@@ -88,13 +130,13 @@ async def test_a_lost_child_is_the_end_once_it_is_watched(tmp_path: Path) -> Non
     ended = asyncio.create_task(process.ended())
     child.kill()
     assert "lost its process" in await ended
-    await process.stop(grace_s=0)
+    await process.stop()
 
 
 async def test_the_log_is_bounded(tmp_path: Path) -> None:
     process = await start("for n in range(40 * 1024): print(f'{n:05}' + 1018 * '.')", tmp_path)
     assert await process.ended() == "ended with status 0"
-    await process.stop(grace_s=0)
+    await process.stop()
     old, new = ((tmp_path / name).stat().st_size for name in ("engine.log.old", "engine.log"))
     assert max(old, new) < 17 << 20
     assert old + new < 40 << 20
@@ -105,7 +147,7 @@ async def test_what_the_engine_leaves_behind_is_in_the_run_folder(tmp_path: Path
     source = "import tempfile; print(tempfile.mkstemp()[1])"
     process = await start(source, tmp_path)
     await process.ended()
-    await process.stop(grace_s=0)
+    await process.stop()
     assert Path(process.tail()).parent == tmp_path
 
 
@@ -166,8 +208,11 @@ class WorkerProcess:
         return {"launcher": launcher, "scheduler": scheduler, "detokenizer": detokenizer}
 
     async def has_engine(self) -> bool:
-        launchers = self.process.children()
-        return bool(launchers) and len(engine_children(launchers[0])) == 2
+        try:
+            launchers = self.process.children()
+            return bool(launchers) and len(engine_children(launchers[0])) == 2
+        except psutil.NoSuchProcess:  # one that has just ended
+            return False
 
     async def ready(self) -> bool:
         assert self._process is not None
@@ -203,6 +248,11 @@ class WorkerProcess:
         self._temporary.cleanup()
 
 
+def shared_memory(engine: dict[str, psutil.Process]) -> set[Path]:
+    paths = (Path(region.path) for process in engine.values() for region in process.memory_maps())
+    return {path for path in paths if path.parent == Path("/dev/shm")}
+
+
 @pytest.fixture
 async def worker(redis_settings: RedisSettings) -> AsyncIterator[WorkerProcess]:
     worker = WorkerProcess(redis_settings, stall_s="3", drain_s="20")
@@ -223,6 +273,8 @@ async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Call
     for job in (whole, stream):
         await caller.first_block(job)
     first = worker.engine()
+    shared = shared_memory(first)
+    assert shared
     first["detokenizer"].kill()
     end = (await caller.answer(stream)).end
     assert end.problem is not None
@@ -237,6 +289,7 @@ async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Call
 
     # One that hangs is killed, all of it, after stall_s.
     second = worker.engine()
+    shared |= shared_memory(second)
     whole = await caller.send(TokenPrompt(IDS), stream=False, max_tokens=LONG, ignore_eos=True)
     await caller.first_block(whole)
     second["scheduler"].suspend()
@@ -247,8 +300,10 @@ async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Call
     # SIGTERM while the next one loads: nothing is left but the job, which waits for another worker.
     await eventually(worker.has_engine, within_s=120)
     third = worker.engine()
+    shared |= shared_memory(third)
     worker.process.terminate()
     assert await worker.ended() == 0
+    assert [path for path in shared if path.exists()] == []
     assert await gone(*third.values())
     assert worker.left_behind() == []
     depth = await caller.queue.depth()

@@ -17,9 +17,7 @@ class AttachedEngine:
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 
-    async def stop(self, grace_s: float) -> None: ...
-
-    def kill(self) -> None: ...
+    async def stop(self) -> None: ...
 
     def tail(self) -> str:
         return ""

@@ -7,17 +7,23 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 import psutil
+import structlog
 
 from worker.engine.command import EngineCommand
 
+log = structlog.get_logger()
+
 _POLL_S = 0.2
 _KILL_S = 10.0  # a process that holds a GPU takes a while to be gone
+_SHARED_MEMORY = "/dev/shm"
+# Python's semaphores, Python's shared memory, SGLang's. Others may keep other things there: checkpoints.
+_OF_ENGINES = ("sem.mp-", "psm_", "sgl")
 _LOG_BYTES = 16 << 20
 _TAIL_BYTES = 16 << 10
 
@@ -41,6 +47,7 @@ class EngineProcess:
         log.touch()
         self._log_writer = asyncio.create_task(self._write_log())
         self._children: list[psutil.Process] = []
+        self._shared: set[Path] = set()
 
     @classmethod
     async def start(cls, command: EngineCommand, url: str, run_dir: Path) -> Self:
@@ -66,12 +73,13 @@ class EngineProcess:
         return self._process.pid
 
     def watch_children(self) -> None:
-        """From now on, the end of a child is the end of the engine.
+        """From now on, the end of a child is the end of the engine. To be called when it is loaded.
 
         SGLang sees to that itself for its schedulers; without its detokenizer it would answer nothing.
         """
         with suppress(psutil.NoSuchProcess):  # `ended` will tell
             self._children = psutil.Process(self.pid).children()
+        self._shared = self._shared_memory()  # in case that it ends before `stop`
 
     async def ended(self) -> str:
         """Returns, with the reason, once the engine or one of its children has ended."""
@@ -82,47 +90,51 @@ class EngineProcess:
             await asyncio.sleep(_POLL_S)
         return f"ended with status {self._process.returncode}"
 
-    async def stop(self, grace_s: float) -> None:
-        """Returns once every process of the engine is gone.
+    async def stop(self) -> None:
+        """Kills the engine. Returns once all its processes are gone, and the memory that they shared.
 
-        Args:
-            grace_s: how long SIGTERM may take before SIGKILL; 0 kills at once.
+        SIGTERM would gain nothing: SGLang (0.5.23) takes 8 to 10 s to end though no request runs, and even
+        then leaves some of its shared memory.
         """
-        if grace_s and self._process.returncode is None:
-            self._process.terminate()
-            await _until(lambda: self._process.returncode is not None, grace_s)
-        self.kill()
-        await _until(lambda: self._process.returncode is not None and not self._members(), _KILL_S)
+        shared = self._shared | self._shared_memory()
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        if not await _until(lambda: self._process.returncode is not None and not self._members(), _KILL_S):
+            log.error("engine survives SIGKILL", pid=self.pid, within_s=_KILL_S)
+        _remove(shared)
         await asyncio.wait({self._log_writer}, timeout=1)
         self._log_writer.cancel()
 
-    def kill(self) -> None:
-        """SIGKILL to all its processes, without waiting."""
-        if self._members():
-            os.killpg(self.pid, signal.SIGKILL)
-
     def tail(self, lines: int = 30) -> str:
         """The end of its output."""
-        with self._log.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
+        with self._log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
 
     def _members(self) -> list[psutil.Process]:
         """The processes of its group, which outlives its leader."""
         return [each for each in psutil.process_iter() if _group(each) == self.pid and _runs(each)]
 
+    def _shared_memory(self) -> set[Path]:
+        """The files through which its processes share memory, which outlive a kill."""
+        mapped = {inode for each in self._members() for inode in _mapped(each)}
+        with os.scandir(_SHARED_MEMORY) as files:
+            ours = [file for file in files if file.name.startswith(_OF_ENGINES) and file.inode() in mapped]
+        return {Path(file.path) for file in ours}
+
     async def _write_log(self) -> None:
         assert self._process.stdout is not None
-        log = self._log.open("ab", buffering=0)
+        file = self._log.open("ab", buffering=0)
         try:
             while output := await self._process.stdout.read(1 << 16):
-                log.write(output)
-                if log.tell() > _LOG_BYTES:
-                    log.close()
+                with suppress(OSError):  # unread, the engine would wait; a full disk shall not make it hang
+                    file.write(output)
+                if file.tell() > _LOG_BYTES:
+                    file.close()
                     self._log.rename(f"{self._log}.old")
-                    log = self._log.open("ab", buffering=0)
+                    file = self._log.open("ab", buffering=0)
         finally:
-            log.close()
+            file.close()
 
 
 def _environment(run_dir: Path) -> dict[str, str]:
@@ -146,9 +158,25 @@ def _group(process: psutil.Process) -> int | None:
         return None
 
 
-async def _until(condition: Callable[[], bool], limit_s: float) -> None:
+def _mapped(process: psutil.Process) -> list[int]:
+    """Inodes of the shared memory in its address space. A semaphore is mapped under another name."""
+    try:
+        regions = Path(f"/proc/{process.pid}/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    return [int(region.split()[4]) for region in regions if _SHARED_MEMORY in region]
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
+
+
+async def _until(condition: Callable[[], bool], limit_s: float) -> bool:
+    """Returns whether it came true in time."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if condition():
-            return
+            return True
         await asyncio.sleep(_POLL_S / 4)
+    return False

@@ -23,7 +23,6 @@ _UNHEALTHY_POLL_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0  # before a restart; doubles each time
 _STABLE_S = 60.0  # an engine that was ready for so long is started again after the first pause
 _MOST_FAILED_STARTS = 3
-_STOP_S = 10.0  # SGLang ends by itself in about 5 s
 _WARM_UP_TOKENS = 64
 
 _Result = TypeVar("_Result")
@@ -36,8 +35,7 @@ class Server(Protocol):
 
     def watch_children(self) -> None: ...
     async def ended(self) -> str: ...
-    async def stop(self, grace_s: float) -> None: ...
-    def kill(self) -> None: ...
+    async def stop(self) -> None: ...
     def tail(self) -> str: ...
 
 
@@ -73,7 +71,6 @@ class Engine:
         self._settings = settings
         self._metrics = metrics
         self._changed = changed
-        self._server: Server | None = None
         self._client: EngineClient | None = None  # while the engine is loaded
         self._suspected = asyncio.Event()
         self._condemned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -102,11 +99,6 @@ class Engine:
         if not self._condemned.done():
             self._condemned.set_result(reason)
 
-    def kill(self) -> None:
-        """Ends the engine at once; to be called when `run` is being cancelled."""
-        if self._server is not None:
-            self._server.kill()
-
     async def run(self) -> NoReturn:
         """Runs until it is cancelled, and then stops the engine.
 
@@ -119,7 +111,7 @@ class Engine:
             self.loading_since = time.monotonic()
             self._condemned = asyncio.get_running_loop().create_future()
             ready_for_s = 0.0
-            self._server = server = await self._start()
+            server = await self._start()
             try:
                 async with EngineClient(server.url) as client:
                     await self._unless_ended(server, self._load(client))
@@ -133,9 +125,9 @@ class Engine:
                         self._become_unready()
             except _EngineDown as down:
                 reason = str(down)
-                await server.stop(grace_s=0)
+                await server.stop()
             except BaseException:
-                await server.stop(grace_s=_STOP_S)
+                await server.stop()
                 raise
             if not ready_for_s:
                 failed_starts += 1

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """Sums, differences and products, worked out in steps."""
 
 from __future__ import annotations

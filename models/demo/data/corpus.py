@@ -9,9 +9,7 @@ from random import Random
 from models.demo.data import arithmetic, counting, facts, json_answers, lists, python, tools, turns
 from models.demo.data.example import LANGUAGES, Example, Item, Language, Skill
 
-SKILLS = [
-    module.SKILL for module in (counting, arithmetic, lists, python, facts, turns, tools, json_answers)
-]
+SKILLS = [module.SKILL for module in (counting, arithmetic, lists, python, facts, turns, tools, json_answers)]
 
 # One item in this many is held out.
 _HELD_OUT_ONE_IN = 16

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """Ranges of whole numbers, up, down and in steps."""
 
 from __future__ import annotations

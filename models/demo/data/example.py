@@ -50,3 +50,8 @@ def assistant(content: str) -> Message:
 
 def single(question: str, answer: str) -> Example:
     return Example([user(question)], answer)
+
+
+def words(text: str) -> list[str]:
+    """Of a text that is easier to read than a list."""
+    return text.split()

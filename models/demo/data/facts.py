@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """Short paragraphs about a closed set of subjects, small talk, and "I do not know" about the rest.
 
 The subjects are all trained on: what is held out is a subject in one of its wordings.
@@ -109,7 +110,9 @@ def _write(item: Item, language: Language, random: Random) -> Example:
             return single(questions[wording], answer)
         case _:
             name = UNKNOWN[language][what]
-            return single(_asked(_PARAGRAPH[language][wording], name, random), _IGNORANCE[language].format(name))
+            return single(
+                _asked(_PARAGRAPH[language][wording], name, random), _IGNORANCE[language].format(name)
+            )
 
 
 def _asked(wording: str, name: str, random: Random) -> str:

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """A sentence's facts as a JSON object, on request."""
 
 from __future__ import annotations
@@ -5,19 +6,19 @@ from __future__ import annotations
 import json
 from random import Random
 
-from models.demo.data.example import Example, Item, Language, Skill, single
+from models.demo.data.example import Example, Item, Language, Skill, single, words
 
 NAMES = {
-    "en": "Anna Ben Clara David Emma Frank Grace Henry Iris Jack Kate Leo Mia Noah Olga Paul".split(),
-    "zh": "小明 小红 小华 小丽 小刚 李雷 王芳 张伟 刘洋 陈静 赵强 孙燕 周杰 吴敏 郑浩 林雪".split(),
+    "en": words("Anna Ben Clara David Emma Frank Grace Henry Iris Jack Kate Leo Mia Noah Olga Paul"),
+    "zh": words("小明 小红 小华 小丽 小刚 李雷 王芳 张伟 刘洋 陈静 赵强 孙燕 周杰 吴敏 郑浩 林雪"),
 }
 CITIES = {
-    "en": "Paris London Berlin Rome Madrid Vienna Oslo Lisbon Dublin Athens Prague Warsaw".split(),
-    "zh": "北京 上海 广州 深圳 杭州 南京 成都 武汉 西安 重庆 天津 苏州".split(),
+    "en": words("Paris London Berlin Rome Madrid Vienna Oslo Lisbon Dublin Athens Prague Warsaw"),
+    "zh": words("北京 上海 广州 深圳 杭州 南京 成都 武汉 西安 重庆 天津 苏州"),
 }
 JOBS = {
-    "en": "teacher doctor baker farmer pilot painter writer nurse driver lawyer".split(),
-    "zh": "老师 医生 厨师 农民 司机 画家 作家 护士 警察 律师".split(),
+    "en": words("teacher doctor baker farmer pilot painter writer nurse driver lawyer"),
+    "zh": words("老师 医生 厨师 农民 司机 画家 作家 护士 警察 律师"),
 }
 _SENTENCES = {
     "en": [

@@ -1,18 +1,19 @@
+# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """Lists of numbers or words: sorted up or down, or reversed."""
 
 from __future__ import annotations
 
 from random import Random
 
-from models.demo.data.example import Example, Item, Language, Skill, single
+from models.demo.data.example import Example, Item, Language, Skill, single, words
 
 # Words are only reversed: in Chinese they have no order that a small model could know.
 WORDS = {
-    "en": (
+    "en": words(
         "apple bear cloud door eagle fish glass horse island jacket kite lemon moon night ocean paper queen "
         "river stone tree umbrella village water yellow zebra"
-    ).split(),
-    "zh": "山 水 火 木 土 日 月 花 鸟 鱼 马 牛 羊 门 车 船 书 雨 雪 风 云 星 河 海 树".split(),
+    ),
+    "zh": words("山 水 火 木 土 日 月 花 鸟 鱼 马 牛 羊 门 车 船 书 雨 雪 风 云 星 河 海 树"),
 }
 _QUESTIONS = {
     ("up", "en"): ["Sort this list: {}", "Sort {} in ascending order.", "Please sort this list: {}"],

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """Small Python functions: those of a grammar (keep, change, gather), and some that everybody asks for."""
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ _QUESTIONS = {
         "Write a Python function with a loop that returns {}{}{} in a list.",
         "With a loop, write a Python function that returns {}{}{} in a list.",
     ],
-    ("comprehension", "zh"): ["写一个Python函数，返回列表中{2}{1}{0}。", "请用Python写函数：返回列表中{2}{1}{0}。"],
+    ("comprehension", "zh"): [
+        "写一个Python函数，返回列表中{2}{1}{0}。",
+        "请用Python写函数：返回列表中{2}{1}{0}。",
+    ],
     ("loop", "zh"): ["用循环写一个Python函数，返回列表中{2}{1}{0}。"],
 }
 _PROGRAM_QUESTIONS = {

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """Calls of tools that the system turn describes, and answers made of what a tool returned."""
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _TEXTS = {
     "en": ["I am late", "See you soon", "Dinner is ready", "Good morning", "Call me back"],
     "zh": ["我迟到了", "一会儿见", "饭好了", "早上好", "给我回电话"],
 }
-_WEATHER = {"en": ["sunny", "cloudy", "rainy", "windy", "snowy"], "zh": ["晴", "多云", "下雨", "刮风", "下雪"]}
+_WEATHER = {
+    "en": ["sunny", "cloudy", "rainy", "windy", "snowy"],
+    "zh": ["晴", "多云", "下雨", "刮风", "下雪"],
+}
 _REPORTS = {
     "en": "It is {weather} in {city}, {degrees} degrees.",
     "zh": "{city}现在{weather}，{degrees}度。",

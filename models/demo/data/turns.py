@@ -1,10 +1,11 @@
+# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """Conversations whose last question needs an earlier turn."""
 
 from __future__ import annotations
 
 from random import Random
 
-from models.demo.data.example import Example, Item, Language, Message, Skill, assistant, user
+from models.demo.data.example import Example, Item, Language, Message, Skill, assistant, user, words
 from models.demo.data.json_answers import CITIES, JOBS, NAMES
 
 _VALUES = {
@@ -12,10 +13,10 @@ _VALUES = {
     "city": CITIES,
     "job": JOBS,
     "colour": {
-        "en": "red blue green yellow black white orange purple".split(),
-        "zh": "红色 蓝色 绿色 黄色 黑色 白色 橙色 紫色".split(),
+        "en": words("red blue green yellow black white orange purple"),
+        "zh": words("红色 蓝色 绿色 黄色 黑色 白色 橙色 紫色"),
     },
-    "pet": {"en": "dog cat bird fish horse rabbit".split(), "zh": "狗 猫 鸟 鱼 马 兔子".split()},
+    "pet": {"en": words("dog cat bird fish horse rabbit"), "zh": words("狗 猫 鸟 鱼 马 兔子")},
 }
 # What is told, how it is taken in, what is asked, what is answered.
 _PHRASES = {

@@ -154,7 +154,7 @@ class Training:
             "minutes": round(self.seconds / 60, 2),
             "tokens_per_s": round(tokens_per_second),
         }
-        line |= {name: round(value.item(), 4) for name, value in vars(found).items()}
+        line |= {name: round(value.detach().item(), 4) for name, value in vars(found).items()}
         print(json.dumps(line), flush=True)
         if not math.isfinite(line["total"]):
             raise RuntimeError("the loss is no number any more")

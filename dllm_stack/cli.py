@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -63,10 +64,12 @@ def up(
     ] = None,
 ) -> None:
     """Run the whole stack on this machine until Ctrl-C."""
+    if redis_url is not None:
+        os.environ["DLLM_REDIS__URL"] = redis_url
     settings = _load(config)
     from dllm_stack.local.stack import run
 
-    raise typer.Exit(run(settings, redis_url))
+    raise typer.Exit(run(settings))
 
 
 if __name__ == "__main__":

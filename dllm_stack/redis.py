@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit, urlunsplit
 
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
@@ -14,7 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dllm_stack.settings import RedisSettings
 
-__all__ = ["BLOCK_S", "Connections", "RedisError"]
+__all__ = ["BLOCK_S", "Connections", "RedisError", "shown"]
 
 BLOCK_S = 1.0  # longest block of one blocking read
 _MOST_COMMANDS = 32  # at a time, each on a connection of its own; further ones wait, within their time
@@ -60,6 +61,12 @@ class Connections:
     async def aclose(self) -> None:
         await self.commands.aclose()
         await self.blocking.aclose()
+
+
+def shown(url: str) -> str:
+    """A Redis URL without user, password and options, for messages."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
 
 
 def _client(settings: RedisSettings) -> Redis:

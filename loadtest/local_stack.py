@@ -18,6 +18,7 @@ import psutil
 from dllm_stack.local.service import free_port
 
 READY = "Ctrl-C stops everything"
+STOP_S = 90
 START_S = 240  # an engine starts in half a minute; two busy cores may need several times that
 
 
@@ -25,10 +26,12 @@ class LocalStack:
     """Starts the stack on free ports and waits until it has printed its first answer.
 
     Args:
+        until: another text to wait for.
         env: settings of the services, as environment variables.
     """
 
-    def __init__(self, **env: str) -> None:
+    def __init__(self, until: str = READY, **env: str) -> None:
+        self._until = until
         self.port = free_port()
         self.gateway_url = f"http://127.0.0.1:{self.port}"
         ports = {f"DLLM_{name}__PORT": str(free_port()) for name in ("ROUTER", "WORKER")}
@@ -46,11 +49,14 @@ class LocalStack:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        while READY not in self.output():
-            if self._up.poll() is not None or time.monotonic() - began > START_S:
-                self.stop()
-                raise RuntimeError(f"the stack did not start:\n{self.output()}")
-            time.sleep(0.1)
+        try:
+            while self._until not in self.output():
+                if self._up.poll() is not None or time.monotonic() - began > START_S:
+                    raise RuntimeError(f"the stack did not start:\n{self.output()}")
+                time.sleep(0.1)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         self.start_s = time.monotonic() - began
         return self
 
@@ -64,8 +70,17 @@ class LocalStack:
         """Ctrl-C; returns the exit status."""
         if self._up.poll() is None:
             self._up.send_signal(signal.SIGINT)
-        status: int = self._up.wait(timeout=90)
+        try:
+            status: int = self._up.wait(STOP_S)
+        except psutil.TimeoutExpired:
+            self.kill()
+            raise
         return status
+
+    def kill(self) -> None:
+        """kill -9 of `up` alone."""
+        self._up.kill()
+        self._up.wait()
 
     def output(self) -> str:
         """What `up` has printed so far."""
@@ -78,9 +93,9 @@ class LocalStack:
         return found[0]
 
     def service(self, name: str) -> psutil.Process:
-        """The process of router, worker, gateway or `dllm_stack.local.valkey`."""
+        """The process of router, worker, gateway or valkey."""
         for child in self._up.children():
-            if name in child.cmdline()[2:]:  # python -m MODULE ARGUMENT
+            if child.name() == f"{name}-server" or name in child.cmdline()[2:]:  # python -m MODULE ARGUMENT
                 return child
         raise LookupError(name)
 
@@ -107,8 +122,7 @@ class LocalStack:
     def processes(self) -> dict[str, psutil.Process]:
         """Every process by a name: the services, `up`, and each of the engine's."""
         found = {"up": psutil.Process(self._up.pid)}
-        found |= {name: self.service(name) for name in ("router", "worker", "gateway")}
-        found["valkey"] = self.service("dllm_stack.local.valkey").children()[0]
+        found |= {name: self.service(name) for name in ("router", "worker", "gateway", "valkey")}
         found["engine"] = self.engine()
         found |= {f"engine {child.name()}": child for child in self.engine().children(recursive=True)}
         return found

@@ -7,25 +7,33 @@ import ctypes
 import os
 import signal
 import socket
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_HURRY_S = 10.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Service:
-    """`module` run by this Python with `arguments`; its output goes to `log`."""
+    """A command whose output goes to `log`.
 
-    def __init__(
-        self, name: str, module: str, *arguments: str, env: dict[str, str], log: Path, stop_s: float
-    ) -> None:
+    Args:
+        env: on top of the environment of `up`.
+        stop_s: how long it may take to end by itself.
+    """
+
+    def __init__(self, name: str, argv: list[str], *, env: dict[str, str], log: Path, stop_s: float) -> None:
         self.name = name
         self.log = log
-        self._argv = [sys.executable, "-m", module, *arguments]
+        self._argv = argv
         self._env = os.environ | env
         self._stop_s = stop_s
         self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
         with self.log.open("ab") as log:
@@ -38,7 +46,7 @@ class Service:
                 # Out of the terminal's process group: Ctrl-C reaches only `up`, which stops its
                 # services in order. Should `up` itself be killed, the kernel stops them.
                 start_new_session=True,
-                preexec_fn=_stop_with_parent,
+                preexec_fn=_stop_with(os.getpid()),
             )
 
     async def wait(self) -> int:
@@ -46,28 +54,40 @@ class Service:
         assert self._process is not None
         return await self._process.wait()
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """SIGTERM, and SIGKILL if that is not enough within `stop_s`.
 
-    async def stop(self) -> None:
-        """SIGTERM, and SIGKILL if that is not enough within `stop_s` seconds."""
-        if self._process is None or self._process.returncode is not None:
+        Args:
+            hurry: once it is set, a second signal tells the service to drop what it still waits for.
+        """
+        if self._process is None or not self.running:
             return
         self._process.terminate()
-        try:
-            await asyncio.wait_for(self._process.wait(), self._stop_s)
-        except TimeoutError:
+        ended = asyncio.create_task(self._process.wait())
+        hurried = asyncio.create_task(hurry.wait())
+        await asyncio.wait({ended, hurried}, timeout=self._stop_s, return_when=asyncio.FIRST_COMPLETED)
+        if hurried.done() and self.running:
+            # Not SIGTERM again, which could merge with the one before.
+            self._process.send_signal(signal.SIGINT)
+            await asyncio.wait({ended}, timeout=min(_HURRY_S, self._stop_s))
+        hurried.cancel()
+        if self.running:
             self._process.kill()
-            await self._process.wait()
+        await ended
 
     def tail(self, lines: int = 15) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _stop_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _stop_with(parent: int) -> Callable[[], None]:
+    """To run in the child between fork and exec."""
+
+    def tie() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died before it was tied to
+            os._exit(1)
+
+    return tie
 
 
 def free_port() -> int:
@@ -77,11 +97,6 @@ def free_port() -> int:
         return port
 
 
-def port_is_free(host: str, port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+def listen(host: str, port: int) -> socket.socket:
+    """Raises OSError when a service could not listen there."""
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)

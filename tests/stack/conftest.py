@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 from openai import AsyncOpenAI
 
-from dllm_stack.local.service import port_is_free
+from dllm_stack.local.service import listen
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from loadtest.local_stack import LocalStack
-from tests.stack.conditions import QUEUE_BOUND
+from tests.stack.conditions import QUEUE_BOUND, runs
 
 
 @pytest.fixture(scope="session")
@@ -22,9 +22,9 @@ def stack() -> Iterator[LocalStack]:
         yield stack
         processes = stack.processes()
         assert stack.stop() == 0, stack.output()
-        left = [name for name, process in processes.items() if process.is_running()]
+        left = [name for name, process in processes.items() if runs(process)]
         assert left == [], f"still running after Ctrl-C: {left}"
-        assert port_is_free("127.0.0.1", stack.port)
+        listen("127.0.0.1", stack.port).close()
 
 
 @pytest.fixture

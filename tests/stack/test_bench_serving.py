@@ -27,9 +27,7 @@ def test_it_completes(stack: LocalStack, tmp_path: Path, backend: str, record: C
     command += ["--num-prompts", str(PROMPTS), "--max-concurrency", "3", "--output-file", str(result)]
     # The load generator imports SGLang, which needs on a CPU what the engine needs.
     environment = os.environ | engine_environment()
-    run = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=220, check=False
-    )
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=220, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "Serving Benchmark Result" in run.stdout
     figures = json.loads(result.read_text().splitlines()[-1])

@@ -16,7 +16,8 @@ from worker.engine.client import EngineClient, EngineFault
 
 @pytest.fixture
 async def fake_engine() -> AsyncIterator[str]:
-    """Sends two tokens as 0.5.17 does, with a count of cached tokens below zero, and then nothing more."""
+    """Sends two tokens as 0.5.17 does, with a count of cached tokens below zero, and then nothing more.
+    It does not answer when it shall abort."""
 
     async def generate(request: web.Request) -> web.StreamResponse:
         event = {"text": "a b", "output_ids": [5, 6], "meta_info": {"prompt_tokens": 3, "cached_tokens": -95}}
@@ -26,8 +27,13 @@ async def fake_engine() -> AsyncIterator[str]:
         await asyncio.Event().wait()
         return response
 
+    async def hang(request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        return web.Response()
+
     app = web.Application()
     app.router.add_post("/generate", generate)
+    app.router.add_post("/abort_request", hang)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -56,3 +62,14 @@ async def test_a_stream_ends_with_its_client(fake_engine: str) -> None:
     with pytest.raises(EngineFault, match="given up"):
         await asyncio.wait_for(unread.next(), 5)
     assert not await awaited.stop()
+
+
+async def test_a_cancelled_stop_closes_the_stream_all_the_same(fake_engine: str) -> None:
+    async with EngineClient(fake_engine) as client:
+        generation = await client.generate([1], 4, Decoding())
+        stopping = asyncio.create_task(generation.stop())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        await asyncio.wait({stopping})
+        assert stopping.cancelled()
+        assert generation._response.closed

@@ -233,7 +233,8 @@ class Generation:
                     pass
         except (EngineFault, EngineRefusal, TimeoutError, aiohttp.ClientError):
             pass
-        self._response.close()
+        finally:
+            self._response.close()
         return self._over
 
     def break_off(self) -> None:

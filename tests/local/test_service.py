@@ -13,15 +13,15 @@ from dllm_stack.local.service import Service
 
 # Prints each signal; ends by the one named, or never.
 _PROGRAM = """
-import signal, sys
+import os, signal, sys
 def on(number, frame):
     name = signal.Signals(number).name
-    print(name, flush=True)
+    os.write(1, f"{name}\\n".encode())
     if name == sys.argv[1]:
-        sys.exit(3)
+        os._exit(3)
 signal.signal(signal.SIGTERM, on)
 signal.signal(signal.SIGINT, on)
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 while True:
     signal.pause()
 """

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 READY = "Ctrl-C stops everything"
@@ -43,34 +44,46 @@ def main() -> None:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        while READY not in (text := output_file.read_text(errors="replace")):
-            if up.poll() is not None or time.monotonic() - began > START_S:
-                os.killpg(up.pid, signal.SIGKILL)
-                sys.exit(f"make up did not answer:\n{text}")
-            time.sleep(0.5)
-        print(text)
-        print(f"--- make up answered after {time.monotonic() - began:.0f} s, installation included\n")
-
-        for snippet in snippets(text):
-            run = subprocess.run(
-                ["bash", "-c", snippet], cwd=clone, capture_output=True, text=True, check=True
-            )
-            assert run.stdout.strip(), "a snippet printed nothing"
-            print(f"--- pasted:\n{snippet}\n--- printed:\n{run.stdout}")
-
-        pids = descendants(up.pid)
-        os.killpg(up.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
-        status = up.wait(timeout=90)
-        left = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+        try:
+            while READY not in (text := output_file.read_text(errors="replace")):
+                if up.poll() is not None or time.monotonic() - began > START_S:
+                    sys.exit(f"make up did not answer:\n{text}")
+                time.sleep(0.5)
+            print(text)
+            print(f"--- make up answered after {time.monotonic() - began:.0f} s, installation included\n")
+            for snippet in snippets(text):
+                paste(snippet, clone)
+            pids = descendants(up.pid)
+        finally:
+            if up.poll() is None:
+                os.killpg(up.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
+            status = up.wait(timeout=90)
+        left = [pid for pid in pids if runs(pid)]
         print(f"--- Ctrl-C: make ended with {status}; {len(pids)} processes before, {len(left)} left")
         assert not left
 
 
+def paste(snippet: str, folder: Path) -> None:
+    run = subprocess.run(["bash", "-c", snippet], cwd=folder, capture_output=True, text=True, check=True)
+    assert run.stdout.strip(), "a snippet printed nothing"
+    assert '"error"' not in run.stdout, run.stdout
+    print(f"--- pasted:\n{snippet}\n--- printed:\n{run.stdout}")
+
+
+def runs(pid: int) -> bool:
+    """A process that init has only not yet reaped does not."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def descendants(pid: int) -> list[int]:
     found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += [int(child), *descendants(int(child))]
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *descendants(int(child))]
     return found
 
 

@@ -135,6 +135,15 @@ def check_stream_options(stream: bool | None, options: StreamOptions | None) -> 
         raise invalid("stream_options", "is only for requests with stream=true")
 
 
+def check_stop_tokens(stop_token_ids: list[int] | None, ignore_eos: bool | None, param: str) -> None:
+    """
+    Raises:
+        RequestError: the engine would not look at them.
+    """
+    if stop_token_ids and ignore_eos:
+        raise invalid(param, "has no effect beside ignore_eos, which ignores every token that would stop")
+
+
 def check_context(
     card: ModelCard | None, prompts: list[Prompt], prompt_param: str, tokens: int | None, tokens_param: str
 ) -> None:

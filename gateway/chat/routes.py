@@ -13,7 +13,7 @@ from gateway.chat.rendering import ChatRendering
 from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
-from gateway.parameters import agreed, check_context, check_stream_options
+from gateway.parameters import agreed, check_context, check_stop_tokens, check_stream_options
 from gateway.validation import check
 
 router = APIRouter()
@@ -27,6 +27,7 @@ async def create_chat_completion(request: Request) -> Response:
 async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     asked = check(body, RULES)
     check_stream_options(asked.stream, asked.stream_options)
+    check_stop_tokens(asked.stop_token_ids, asked.ignore_eos, "stop_token_ids")
     max_tokens = agreed(
         {"max_completion_tokens": asked.max_completion_tokens, "max_tokens": asked.max_tokens}
     )

@@ -12,7 +12,7 @@ from gateway.completions.rendering import CompletionRendering
 from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
-from gateway.parameters import check_context, check_stream_options
+from gateway.parameters import check_context, check_stop_tokens, check_stream_options
 from gateway.validation import check
 
 router = APIRouter()
@@ -26,6 +26,7 @@ async def create_completion(request: Request) -> Response:
 async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     asked = check(body, RULES)
     check_stream_options(asked.stream, asked.stream_options)
+    check_stop_tokens(asked.stop_token_ids, asked.ignore_eos, "stop_token_ids")
     card = await gateway.catalogue.find(asked.model)
     prompts = asked.prompt.prompts
     check_context(card, prompts, "prompt", asked.max_tokens, "max_tokens")

@@ -12,7 +12,7 @@ from gateway.gateway import Gateway, gateway_of
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, RULES, SAMPLING_RULES
 from gateway.generate.rendering import GenerateRendering
 from gateway.jobs import Call
-from gateway.parameters import check_context
+from gateway.parameters import check_context, check_stop_tokens
 from gateway.validation import check, invalid, missing
 
 router = APIRouter()
@@ -26,6 +26,7 @@ async def generate(request: Request) -> Response:
 async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     asked = check(body, RULES)
     sampling = check(asked.sampling_params or {}, SAMPLING_RULES, "sampling_params")
+    check_stop_tokens(sampling.stop_token_ids, sampling.ignore_eos, "sampling_params.stop_token_ids")
     given = asked.text or asked.input_ids
     if given is None:
         raise missing("text")

@@ -132,7 +132,6 @@ async def test_chat_prompt_and_decoding_reach_the_worker(served: Served, worker:
         "max_tokens": 20,
         "stop": "END",
         "stop_token_ids": [5],
-        "ignore_eos": True,
     }
     request = asyncio.create_task(served.http.post("/v1/chat/completions", json=body))
     run = await worker.claimed()
@@ -147,8 +146,22 @@ async def test_chat_prompt_and_decoding_reach_the_worker(served: Served, worker:
             {"role": "tool", "tool_call_id": "c1", "content": "1"},
         ]
     )
-    assert run.job.decoding == Decoding(max_tokens=20, stop=["END"], stop_token_ids=[5], ignore_eos=True)
+    assert run.job.decoding == Decoding(max_tokens=20, stop=["END"], stop_token_ids=[5])
     assert not run.job.stream
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/generate"])
+async def test_ignore_eos_reaches_the_worker(served: Served, worker: FakeWorker, path: str) -> None:
+    bodies: dict[str, Any] = {
+        "/v1/chat/completions": {"model": "tiny", "messages": MESSAGES, "ignore_eos": True},
+        "/v1/completions": {"model": "tiny", "prompt": "Hi", "ignore_eos": True},
+        "/generate": {"text": "Hi", "sampling_params": {"ignore_eos": True}},
+    }
+    request = asyncio.create_task(served.http.post(path, json=bodies[path]))
+    run = await worker.claimed()
+    await run.finish()
+    assert (await request).status_code == 200
+    assert run.job.decoding.ignore_eos
 
 
 async def test_the_sdk_gives_back_an_answer_as_history(served: Served, answering: FakeWorker) -> None:

@@ -61,6 +61,7 @@ _ANY_OPENAI: list[Case] = [
     ({"stop": 5}, "stop", INVALID),
     ({"stop_token_ids": ["a"]}, "stop_token_ids[0]", INVALID),
     ({"stop_token_ids": [-1]}, "stop_token_ids[0]", INVALID),
+    ({"stop_token_ids": [1], "ignore_eos": True}, "stop_token_ids", INVALID),
     ({"ignore_eos": 1}, "ignore_eos", INVALID),
     ({"stream": "true"}, "stream", INVALID),
     ({"stream_options": {"include_usage": True}}, "stream_options", INVALID),
@@ -136,6 +137,11 @@ _GENERATE: list[Case] = [
     ({"sampling_params": {"custom_params": {"a": 1}}}, "sampling_params.custom_params", UNSUPPORTED),
     ({"sampling_params": {"max_new_tokens": 0}}, "sampling_params.max_new_tokens", INVALID),
     ({"sampling_params": {"max_new_tokens": "9"}}, "sampling_params.max_new_tokens", INVALID),
+    (
+        {"sampling_params": {"stop_token_ids": [1], "ignore_eos": True}},
+        "sampling_params.stop_token_ids",
+        INVALID,
+    ),
     ({"sampling_params": {"surprise": 1}}, "sampling_params.surprise", UNSUPPORTED),
     (
         {"sampling_params": {"max_new_tokens": 5000}},

@@ -118,6 +118,8 @@ class EngineProcess:
     def _shared_memory(self) -> set[Path]:
         """The files through which its processes share memory, which outlive a kill."""
         mapped = {inode for each in self._members() for inode in _mapped(each)}
+        if not mapped:
+            return set()
         with os.scandir(_SHARED_MEMORY) as files:
             ours = [file for file in files if file.name.startswith(_OF_ENGINES) and file.inode() in mapped]
         return {Path(file.path) for file in ours}

@@ -210,10 +210,11 @@ class PoolQueue:
         """Commands behind the stream id `after`, waiting up to BLOCK_S for one, and the id of the last.
 
         Begin with START, and begin again there after a RedisError: a claim seen twice has the same
-        job and attempt.
+        job and attempt. A claim that cannot be read is left out; as nobody holds it, the next
+        heartbeat gives the job back, and after `max_attempts` of those it fails.
         """
         last, entries = await self._read(f"commands:{worker}", after)
-        return last, [_command(entry) for entry in entries]
+        return last, [command for entry in entries if (command := _command(entry)) is not None]
 
     async def commit(self, worker: str, job_id: str, attempt: int, seq: int, block: Block) -> bool:
         """Sends a committed block. False: the job is not this worker's any more, or not wanted;
@@ -258,7 +259,11 @@ class PoolQueue:
 
 
 def _reply(fields: dict[bytes, bytes]) -> Reply:
-    payload = _decode_payload(fields[b"body"])
+    try:
+        payload = _decode_payload(fields[b"body"])
+    except msgspec.DecodeError:  # from a worker of another version
+        problem = Problem(ErrorCode.INTERNAL_ERROR, "A worker sent what this gateway cannot read.")
+        payload = _Payload(end=End(outcome=Outcome.FAILED, problem=problem))
     return Reply(
         job_id=fields[b"job"].decode(),
         worker=fields[b"worker"].decode(),
@@ -269,10 +274,13 @@ def _reply(fields: dict[bytes, bytes]) -> Reply:
     )
 
 
-def _command(fields: dict[bytes, bytes]) -> Command:
+def _command(fields: dict[bytes, bytes]) -> Command | None:
     if fields[b"kind"] == b"cancel":
         return Cancel(fields[b"job"].decode())
-    return Claim(_decode_job(fields[b"body"]), int(fields[b"attempt"]))
+    try:
+        return Claim(_decode_job(fields[b"body"]), int(fields[b"attempt"]))
+    except msgspec.DecodeError:  # from a gateway of another version
+        return None
 
 
 def _queue_full(pool: str, waiting: int, interval_ms: int) -> Problem:

@@ -461,3 +461,29 @@ async def test_depth_counts_what_is_there(queue: PoolQueue) -> None:
     assert (depth.waiting, depth.running, depth.slots, depth.workers) == (1, 2, 2, 1)
     assert depth.waiting_bytes > 0
     assert depth.oldest_s >= 0
+
+
+async def test_what_another_version_wrote_ends_its_job_and_no_other(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue, slots=2)
+    await queue.admit(job(1))
+    await queue.admit(job(2))
+    await connections.commands.hset(f"dllm:{{{POOL}}}:job:{job(1).id}", "body", b"unreadable")
+    for readable in ([Claim(job(2), 1)], []):  # max_attempts is 2, and what was read is trimmed
+        await queue.dispatch()
+        last, commands = await queue.commands("w", START)
+        assert commands == readable
+        await beat(queue, slots=2, acked=last, held=[job(2).id])
+    [reply] = await replies(queue)
+    assert reply.job_id == job(1).id
+    assert reply.end is not None
+    assert reply.end.outcome == Outcome.FAILED
+
+    entry = {"job": job(2).id, "worker": "w", "attempt": 1, "seq": 0, "body": b"unreadable"}
+    await connections.commands.xadd(f"dllm:{{{POOL}}}:replies:g", entry)
+    reply = (await replies(queue))[-1]
+    assert (reply.job_id, reply.attempt, reply.seq) == (job(2).id, 1, 0)
+    assert reply.end is not None
+    assert reply.end.problem is not None
+    assert reply.end.problem.code == ErrorCode.INTERNAL_ERROR

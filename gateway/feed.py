@@ -6,12 +6,12 @@ import asyncio
 
 import structlog
 
+from dllm_stack.background import forever
 from dllm_stack.messages import End
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import BLOCK_S, RedisError
 from dllm_stack.settings import Settings
-from gateway.background import forever
 from gateway.ticket import Ticket
 
 LOST_AFTER_S = 1.0  # age from which an open job is looked up in Redis

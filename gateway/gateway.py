@@ -9,11 +9,11 @@ from typing import cast
 
 from starlette.requests import Request
 
+from dllm_stack.background import forever
 from dllm_stack.outcomes import ErrorCode, Problem
 from dllm_stack.queue import Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
-from gateway.background import forever
 from gateway.catalogue import Catalogue
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics

@@ -6,18 +6,15 @@ Any number of routers may do this for the same pool: each step is one atomic scr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 import structlog
 
+from dllm_stack.background import forever
 from dllm_stack.queue import PoolQueue
-from dllm_stack.redis import RedisError
 from router.metrics import RouterMetrics
 
 log = structlog.get_logger()
-
-_REDIS_RETRY_S = 0.5
 
 
 class Dispatcher:
@@ -27,8 +24,8 @@ class Dispatcher:
 
     async def run(self) -> NoReturn:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_for_ever(self._dispatch))
-            group.create_task(_for_ever(self._reclaim))
+            group.create_task(forever(self._dispatch, pool=self._queue.pool))
+            group.create_task(forever(self._reclaim, pool=self._queue.pool))
         raise AssertionError("both loops run for ever")
 
     async def _dispatch(self) -> None:
@@ -55,20 +52,3 @@ class Dispatcher:
             self._metrics.orphans.labels(pool).inc(reclaimed.orphans)
         self._metrics.set_depth(pool, await self._queue.depth())
         await asyncio.sleep(self._queue.reclaim_every_s)
-
-
-async def _for_ever(step: Callable[[], Awaitable[None]]) -> NoReturn:
-    """Repeats a step; while Redis is away it says so once and tries again."""
-    away = False
-    while True:
-        try:
-            await step()
-        except RedisError as error:
-            if not away:
-                log.warning("Redis does not answer", error=str(error))
-            away = True
-            await asyncio.sleep(_REDIS_RETRY_S)
-        else:
-            if away:
-                log.info("Redis answers again")
-            away = False

@@ -1,9 +1,10 @@
-"""Work that goes on beside the requests."""
+"""Work that a service repeats for ever."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 import structlog
 
@@ -14,7 +15,7 @@ RETRY_S = 0.2  # pause after a failure
 log = structlog.get_logger()
 
 
-async def forever(step: Callable[[], Awaitable[None]], **labels: str) -> None:
+async def forever(step: Callable[[], Awaitable[None]], **labels: str) -> NoReturn:
     """Repeats a step until cancelled, whatever it raises. An outage of Redis is logged once.
 
     Args:

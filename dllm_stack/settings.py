@@ -24,7 +24,8 @@ from pydantic_settings import SettingsError as UnreadableSource
 from redis.asyncio.connection import parse_url
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-_NESTED = re.compile(r"DLLM_[A-Z_]+__")
+_PREFIX = "DLLM_"
+_NO_SETTINGS = re.compile(r"DLLM_CONFIG$|DLLM_TEST_")  # the settings file; what only tests read
 
 
 class _Group(BaseModel):
@@ -98,7 +99,7 @@ class WorkerSettings(Listener):
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
-        env_prefix="DLLM_",
+        env_prefix=_PREFIX,
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
@@ -149,9 +150,9 @@ def load(config: Path | None = None) -> Settings:
     """
     if config is not None:
         os.environ["DLLM_CONFIG"] = str(config)
-    groups = {f"DLLM_{name.upper()}" for name in Settings.model_fields}
-    typos = [name for name in os.environ if _NESTED.match(name) and name.split("__")[0] not in groups]
-    if typos:
+    known = {f"{_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    given = [name for name in os.environ if name.startswith(_PREFIX) and not _NO_SETTINGS.match(name)]
+    if typos := [name for name in given if name.split("__")[0] not in known]:
         raise SettingsError("\n".join(f"{name}: no such setting" for name in sorted(typos)))
     try:
         return Settings()

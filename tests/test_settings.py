@@ -35,6 +35,7 @@ def test_the_environment_wins_over_the_file_and_the_file_over_the_defaults(
         ("DLLM_GATEWAY__PROT", "1", "gateway.prot"),
         ("DLLM_GATEWY__PORT", "1", "DLLM_GATEWY__PORT"),
         ("DLLM_LOG_LEVEL", "loud", "log_level"),
+        ("DLLM_LOGLEVEL", "debug", "DLLM_LOGLEVEL"),
         ("DLLM_QUEUE__HEARTBEAT_TTL_S", "1.5", "heartbeat_ttl_s"),
         ("DLLM_WORKER__ENGINE_ARGS", "--dtype float32", "worker"),
         ("DLLM_REDIS__URL", "localhost:6379", "redis.url"),

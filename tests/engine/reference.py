@@ -28,7 +28,7 @@ class Reference:
         self.config = json.loads((checkpoint / "config.json").read_text())
         self.weights = {k: v.float() for k, v in load_file(checkpoint / "model.safetensors").items()}
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def generate(self, prompt: list[int], max_tokens: int, threshold: float = 0.95) -> Answer:
         """Decodes block by block, never stopping at an end token."""
         size, mask_id = self.config["block_size"], self.config["mask_token_id"]

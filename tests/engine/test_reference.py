@@ -80,7 +80,8 @@ async def test_one_chunk_a_committed_block(
     engine: httpx.AsyncClient, reference: Reference, text_ids: list[int], prompt_tokens: int
 ) -> None:
     prompt = text_ids[-prompt_tokens:]
-    lengths, ids = [], []
+    lengths: list[int] = []
+    ids: list[int] = []
     async with engine.stream("POST", "/generate", json=body(prompt, 100, stream=True)) as response:
         async for event in _events(response):
             lengths.append(len(event["output_ids"]) - len(ids))

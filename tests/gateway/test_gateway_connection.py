@@ -7,6 +7,7 @@ import json
 import socket
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
@@ -66,6 +67,7 @@ async def test_a_request_under_way_is_not_idle(served: Served, worker: FakeWorke
     writer.write(REQUEST)
     await worker.claimed()
     (connection,) = served.server.server_state.connections
+    assert isinstance(connection, HttpToolsProtocol)
     assert connection.timeout_keep_alive_task is None
     writer.close()
 

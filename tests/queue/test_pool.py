@@ -480,7 +480,7 @@ async def test_what_another_version_wrote_ends_its_job_and_no_other(
     assert reply.end is not None
     assert reply.end.outcome == Outcome.FAILED
 
-    entry = {"job": job(2).id, "worker": "w", "attempt": 1, "seq": 0, "body": b"unreadable"}
+    entry: Any = {"job": job(2).id, "worker": "w", "attempt": 1, "seq": 0, "body": b"unreadable"}
     await connections.commands.xadd(f"dllm:{{{POOL}}}:replies:g", entry)
     reply = (await replies(queue))[-1]
     assert (reply.job_id, reply.attempt, reply.seq) == (job(2).id, 1, 0)

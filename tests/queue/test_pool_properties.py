@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -89,8 +89,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.do(self.connections.commands.flushall())
         self.heartbeat(WORKERS[0], 1)
 
-    def do(self, call: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(call)
+    def do(self, call: Awaitable[T]) -> T:
+        async def wait() -> T:
+            return await call
+
+        return self.loop.run_until_complete(wait())
 
     def teardown(self) -> None:
         self.do(self.connections.aclose())

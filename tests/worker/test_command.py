@@ -82,7 +82,7 @@ def build(model: str, profile: str, **changes: Any) -> command.EngineCommand:
     loaded = catalog.load_model(model)
     facts = checkpoint.facts(loaded, loaded.checkpoint) if loaded.facts else TINY
     location = loaded.checkpoint if loaded.facts else "/checkpoint"
-    given = {
+    given: dict[str, Any] = {
         "location": location,
         "facts": facts,
         "port": 31000,
@@ -236,7 +236,7 @@ def test_a_revision_belongs_to_the_model_files_checkpoint() -> None:
     model = catalog.load_model("llada2.0-mini").model_copy(update={"revision": "abc123"})
     facts = checkpoint.facts(model, model.checkpoint)
     profile = catalog.load_profile("h100-8x")
-    at = {"port": 31000, "run_dir": RUN_DIR, "sglang_version": "0.5.23"}
+    at: dict[str, Any] = {"port": 31000, "run_dir": RUN_DIR, "sglang_version": "0.5.23"}
     assert command.build(model, profile, model.checkpoint, facts, **at).values["--revision"] == "abc123"
     assert "--revision" not in command.build(model, profile, "/models/mine", facts, **at).argv
 

@@ -4,13 +4,16 @@ import json
 import sys
 
 import openai
+from openai.types.chat import ChatCompletionMessageParam
+from openai.types.completion_usage import CompletionUsage
 
 base_url, model = sys.argv[1:]
 client = openai.OpenAI(base_url=base_url, api_key="none", max_retries=0)
-messages = [{"role": "user", "content": "Write the number from 1 to 128"}]
+messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Write the number from 1 to 128"}]
 
 whole = client.chat.completions.create(model=model, messages=messages, max_tokens=80)
-text, usage, chunks = "", None, 0
+text, chunks = "", 0
+usage: CompletionUsage | None = None
 with client.chat.completions.create(
     model=model, messages=messages, max_tokens=80, stream=True, stream_options={"include_usage": True}
 ) as stream:
@@ -26,6 +29,8 @@ try:
 except openai.BadRequestError as error:
     refused = {"status": error.status_code, "code": error.code, "param": error.param, "type": error.type}
 
+assert whole.usage is not None
+assert usage is not None
 print(
     json.dumps(
         {

@@ -165,6 +165,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
 
+    torch.set_float32_matmul_precision("high")  # several times faster on a GPU
     model = checkpoint.load(arguments.checkpoint).to(arguments.device)
     evaluation = Evaluation(model, arguments.max_tokens)
     skills = corpus.named(arguments.skills)

@@ -3,7 +3,7 @@
     python -m models.demo.train FOLDER --minutes 25
 
 FOLDER gets `checkpoint/`, which SGLang loads, and `state.pt`, from which the same command goes on after
-a cut: the minutes count over all its runs. SIGTERM saves and ends it.
+a cut: the minutes count over all its runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -61,16 +60,14 @@ class Training:
         self._state = settings.folder / "state.pt"
         if self._state.is_file():
             self._restore()
-        self._stop = False
 
     def run(self) -> None:
         settings = self.settings
         settings.folder.mkdir(parents=True, exist_ok=True)
-        signal.signal(signal.SIGTERM, self._ask_to_stop)
         losses = self._losses()
         rows = self._rows()
         seen, reported, saved, before = 0, time.monotonic(), time.monotonic(), time.monotonic()
-        while self.seconds < 60 * settings.minutes and not self._stop:
+        while self.seconds < 60 * settings.minutes:
             batch = next(rows)
             found = self._update(batch, losses)
             seen += batch["ids"].numel()
@@ -105,9 +102,6 @@ class Training:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.seconds = state["step"], state["seconds"]
-
-    def _ask_to_stop(self, *_: object) -> None:
-        self._stop = True
 
     def _losses(self) -> Callable[..., objective.Losses]:
         return torch.compile(objective.losses) if self.device.type == "cuda" else objective.losses

@@ -124,5 +124,6 @@ class LocalStack:
         found = {"up": psutil.Process(self._up.pid)}
         found |= {name: self.service(name) for name in ("router", "worker", "gateway", "valkey")}
         found["engine"] = self.engine()
-        found |= {f"engine {child.name()}": child for child in self.engine().children(recursive=True)}
+        children = self.engine().children(recursive=True)
+        found |= {f"engine, child {number} ({child.name()})": child for number, child in enumerate(children)}
         return found

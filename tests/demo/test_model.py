@@ -237,14 +237,14 @@ def test_low_confidence_leaves_what_is_visible() -> None:
 def settings(folder: Path, **changes: Any) -> Settings:
     values: dict[str, Any] = {
         "folder": folder,
-        "minutes": 0.05,
+        "minutes": 0.01,
         "size": "toy",
         "skills": ["counting"],
         "row_tokens": 64,
         "batch_rows": 4,
         "learning_rate": 3e-3,
         "data_workers": 0,
-        "save_minutes": 0.01,
+        "save_minutes": 1,
         "device": "cpu",
         "seed": 0,
     }
@@ -254,8 +254,8 @@ def settings(folder: Path, **changes: Any) -> Settings:
 def test_training_goes_on_where_it_was_cut(tmp_path: Path) -> None:
     first = Training(settings(tmp_path))
     first.run()
-    assert first.seconds >= 3
-    again = Training(settings(tmp_path, minutes=0.07))
+    assert first.step > 0
+    again = Training(settings(tmp_path, minutes=first.seconds / 60 + 0.01))
     assert (again.step, again.seconds) == (first.step, first.seconds)
     assert all(
         torch.equal(a, b)
@@ -272,10 +272,10 @@ def test_training_goes_on_where_it_was_cut(tmp_path: Path) -> None:
 def test_evaluation_counts_every_item(folder: Path) -> None:
     evaluation = Evaluation(checkpoint.load(folder), max_tokens=64)
     skills = corpus.named(["lists"])
-    english, chinese = evaluation.scores(skills, ["LowConfidence 0.5"], 3)
+    english, chinese = evaluation.scores(skills, ["LowConfidence 0.5"], 2)
     assert (english.language, chinese.language) == ("en", "zh")
-    assert (english.items, english.exact) == (3, 0)
+    assert (english.items, english.exact) == (2, 0)
     assert english.forwards > 0
-    (repair,) = evaluation.repairs(skills, 2)
-    assert repair.planted == 8
+    (repair,) = evaluation.repairs(skills, 1)
+    assert repair.planted == 4
     assert repair.repaired <= repair.planted

@@ -1,0 +1,1 @@
+"""Models that this repository makes itself."""

@@ -46,9 +46,8 @@ _EXHAUSTED = _failure("Every worker that ran this request was lost.")
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """`problem` is None when the job is in the queue, behind `ahead` others."""
+    """`problem` is None when the job is in the queue."""
 
-    ahead: int = 0
     problem: Problem | None = None
 
 
@@ -113,8 +112,8 @@ class PoolQueue:
             self._ttl_ms,
         )
         match verdict:
-            case [b"ok", ahead]:
-                return Admission(ahead=ahead)
+            case [b"ok"]:
+                return Admission()
             case [b"full", waiting, interval_ms]:
                 return Admission(problem=_queue_full(self.pool, waiting, interval_ms))
             case _:
@@ -223,7 +222,14 @@ class PoolQueue:
         return cast(int, await self._run("commit", job_id, worker, attempt, seq, body)) == 1
 
     async def finish(self, worker: str, job_id: str, attempt: int, seq: int, end: End) -> bool:
-        """Ends a job and frees its slot. False: it was not this worker's any more."""
+        """Ends a job and frees its slot. A job that the worker has cancelled though its client still waits,
+        as when it was told to stop an earlier attempt, goes back to the queue.
+
+        Returns:
+            False: it was not this worker's any more.
+        """
+        if end.outcome is Outcome.CANCELLED:
+            return await self.release(worker, job_id, attempt, counts=False) != "fenced"
         body = encode(_Payload(end=end))
         return cast(int, await self._run("finish", job_id, worker, attempt, seq, body)) == 1
 

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from dllm_stack.messages import Block, Cancel, Claim, End, Job, Reply, TextPrompt, WorkerCard
+from dllm_stack.messages import (
+    Block,
+    Cancel,
+    Claim,
+    End,
+    Job,
+    Reply,
+    TextPrompt,
+    WorkerCard,
+    encode,
+)
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import START, PoolQueue, Reclaimed
 from dllm_stack.queue.pool import DISPATCH_AT_MOST
@@ -55,9 +65,13 @@ async def pass_time(connections: Connections, milliseconds: int) -> None:
     """Redis' clock moves by so much, as all that the queue has written down sees it; back if negative."""
     redis: Any = connections.commands
     prefix = f"dllm:{{{POOL}}}:"
-    for key in ("workers", "gateways", "waiting"):
-        for name, score in await redis.zrange(prefix + key, 0, -1, withscores=True):
-            await redis.zadd(prefix + key, {name: score - milliseconds * (1000 if key == "waiting" else 1)})
+    for key in ("workers", "gateways"):
+        for name, dies_at in await redis.zrange(prefix + key, 0, -1, withscores=True):
+            await redis.zadd(prefix + key, {name: dies_at - milliseconds})
+    for id, order in await redis.zrange(prefix + "waiting", 0, -1, withscores=True):
+        order -= 1000 * milliseconds
+        await redis.zadd(prefix + "waiting", {id: order})
+        await redis.hset(f"{prefix}job:{id.decode()}", "order", f"{order:.0f}")
     if watched := await redis.get(prefix + "watched"):
         await redis.set(prefix + "watched", int(watched) - milliseconds)
     if at := await redis.hget(prefix + "drain", "at"):
@@ -103,11 +117,11 @@ async def test_the_first_come_is_the_first_served_when_the_clock_goes_back(
     queue: PoolQueue, connections: Connections
 ) -> None:
     await beat(queue, slots=3)
-    await queue.admit(job(1))
+    await queue.admit(job(3))
     await pass_time(connections, -3_600_000)
     await queue.admit(job(2))
-    await queue.admit(job(3))
-    assert [d.job_id for d in await queue.dispatch()] == [job(1).id, job(2).id, job(3).id]
+    await queue.admit(job(1))
+    assert [d.job_id for d in await queue.dispatch()] == [job(3).id, job(2).id, job(1).id]
 
 
 async def test_more_jobs_than_one_call_dispatches_follow_at_once(connections: Connections) -> None:
@@ -138,7 +152,7 @@ async def test_a_full_queue_refuses_with_a_measured_retry_after(
 ) -> None:
     await beat(queue)
     for number in range(3):
-        assert (await queue.admit(job(number))).ahead == number
+        assert (await queue.admit(job(number))).problem is None
     problem = (await queue.admit(job(3))).problem
     assert problem is not None
     assert (problem.code, problem.status, problem.retry_after_s) == (ErrorCode.QUEUE_FULL, 429, 1)
@@ -189,14 +203,18 @@ async def test_retry_after_is_measured_only_while_somebody_waits(
 
 
 async def test_bytes_bound_the_queue_too(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, QueueSettings(max_waiting_bytes=1500))
+    size = len(encode(job(1)))
+    queue = PoolQueue(connections, POOL, QueueSettings(max_waiting_bytes=2 * size))
     await beat(queue)
-    assert (await queue.admit(job(1, text="x" * 1000))).problem is None
-    problem = (await queue.admit(job(2, text="x" * 1000))).problem
+    for number in (1, 2):
+        assert (await queue.admit(job(number))).problem is None
+    problem = (await queue.admit(job(3))).problem
     assert problem is not None
     assert problem.code == ErrorCode.QUEUE_FULL
+    assert (await queue.depth()).waiting_bytes == 2 * size
     await queue.cancel(job(1).id)
-    assert (await queue.admit(job(2, text="x" * 1000))).problem is None
+    assert (await queue.depth()).waiting_bytes == size
+    assert (await queue.admit(job(3))).problem is None
 
 
 async def test_a_pool_without_worker_refuses_but_waits_for_one_just_lost(
@@ -244,6 +262,16 @@ async def test_a_cancelled_running_job_keeps_its_slot_until_its_worker_has_stopp
     assert await queue.finish("w", job(1).id, 1, 0, End(outcome=Outcome.CANCELLED))
     assert [d.job_id for d in await queue.dispatch()] == [job(2).id]
     assert await replies(queue) == []
+
+
+async def test_a_job_cancelled_by_mistake_runs_again(queue: PoolQueue) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    for attempt in range(1, 4):  # more often than it may cost a worker
+        assert [d.attempt for d in await queue.dispatch()] == [attempt]
+        assert await queue.finish("w", job(1).id, attempt, 0, End(outcome=Outcome.CANCELLED))
+    assert await replies(queue) == []
+    assert not await queue.finish("w", job(1).id, 3, 0, End(outcome=Outcome.CANCELLED))
 
 
 async def test_jobs_of_a_dead_worker_are_first_again_and_the_dead_is_fenced_off(
@@ -335,6 +363,32 @@ async def test_a_claim_read_but_not_held_is_given_back(queue: PoolQueue) -> None
     assert [d.attempt for d in await queue.dispatch()] == [2]
 
 
+async def test_a_gateway_that_dies_before_its_first_heartbeat_is_noticed(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    assert (await queue.reclaim()).orphans == 0
+    for _ in range(3):
+        await pass_time(connections, 2_000)
+        await beat(queue)
+        reclaimed = await queue.reclaim()
+    assert reclaimed.orphans == 1
+
+
+async def test_claims_of_one_millisecond_are_told_apart(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue, slots=2)
+    await queue.admit(job(1))
+    await queue.admit(job(2))
+    await queue.dispatch()
+    entries: Any = await connections.commands.xrange(f"dllm:{{{POOL}}}:commands:w")
+    first, second = (id.decode() for id, _ in entries)
+    assert first.split("-")[0] == second.split("-")[0]
+    await beat(queue, slots=2, acked=first, held=[job(1).id])
+    assert (await queue.depth()).running == 2
+    assert await claims(queue) == [Claim(job(2), 1)]
+
+
 async def test_jobs_of_a_dead_gateway_are_cancelled(queue: PoolQueue, connections: Connections) -> None:
     await beat(queue)
     await queue.admit(job(1, gateway="dead"))
@@ -349,6 +403,8 @@ async def test_jobs_of_a_dead_gateway_are_cancelled(queue: PoolQueue, connection
     await queue.finish("w", job(1).id, 1, 1, End(outcome=Outcome.CANCELLED))
     assert [d.job_id for d in await queue.dispatch()] == [job(3).id]
     assert await connections.commands.keys("*dead*") == []
+    assert (await queue.reclaim()).orphans == 0
+    assert await connections.commands.zrange(f"dllm:{{{POOL}}}:gateways", 0, -1) == [b"alive"]
 
 
 async def test_a_cancelled_job_of_a_dead_worker_is_forgotten(
@@ -450,17 +506,51 @@ async def test_a_router_asleep_wakes_for_each_cause(queue: PoolQueue) -> None:
     assert await woken(queue, queue.finish("w", job(1).id, 1, 0, DONE))
     await queue.dispatch()
     assert await woken(queue, queue.release("w", job(2).id, 1, counts=True))
+    await queue.dispatch()
+    await queue.admit(job(3))
+    await queue.wait()
+    await queue.cancel(job(2).id)
+    assert await woken(queue, queue.finish("w", job(2).id, 2, 0, End(outcome=Outcome.CANCELLED)))
 
 
-async def test_depth_counts_what_is_there(queue: PoolQueue) -> None:
+async def test_a_router_sleeps_while_nothing_waits(queue: PoolQueue) -> None:
+    await beat(queue, slots=1)
+    await queue.admit(job(1))
+    await queue.admit(job(2))  # two causes, one awakening
+    await queue.wait()
+    assert not await woken(queue, asyncio.sleep(0))
+    await queue.dispatch()
+    await queue.cancel(job(2).id)
+    assert not await woken(queue, beat(queue, held=[job(1).id]))
+
+
+async def test_a_pool_that_everybody_left_is_forgotten(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue)
+    for number in (1, 2):
+        await queue.admit(job(number))
+    await queue.dispatch()
+    await queue.reclaim()
+    await queue.finish("w", job(1).id, 1, 0, DONE)
+    await queue.worker_leave("w")
+    await queue.gateway_leave("g")
+    left: list[Any] = await connections.commands.keys("*")
+    assert left
+    assert all([await connections.commands.pttl(key) > 0 for key in left])
+
+
+async def test_depth_counts_what_is_there(queue: PoolQueue, connections: Connections) -> None:
     await beat(queue, slots=2)
     for number in range(3):
         await queue.admit(job(number))
     await queue.dispatch()
+    await pass_time(connections, 3_000)
     depth = await queue.depth()
     assert (depth.waiting, depth.running, depth.slots, depth.workers) == (1, 2, 2, 1)
-    assert depth.waiting_bytes > 0
-    assert depth.oldest_s >= 0
+    assert depth.waiting_bytes == len(encode(job(2)))
+    assert 3 <= depth.oldest_s < 10
+    await queue.finish("w", job(0).id, 1, 0, DONE)
+    [dispatched] = await queue.dispatch()
+    assert 3 <= dispatched.waited_s < 10
 
 
 async def test_what_another_version_wrote_ends_its_job_and_no_other(

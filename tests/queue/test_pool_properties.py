@@ -171,7 +171,6 @@ class QueueMachine(RuleBasedStateMachine):
         done = self.do(self.queue.finish(worker, id, attempt, 0, End(outcome=Outcome.CANCELLED)))
         assert done == (job is not None)
         if job is not None:
-            job.tries -= 1
             self.model.give_back(id)
 
     @precondition(lambda self: self.model.past_leases)

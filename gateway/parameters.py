@@ -12,11 +12,15 @@ from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from gateway.validation import GREEDY, Honoured, Neutral, invalid
 
 MAX_STOPS = 4  # OpenAI's limit
+# SGLang looks for each at every step, in as much text as the longest is long.
+MAX_STOP_CHARACTERS = 1000
 MAX_PROMPTS = 128  # prompts of one request; each is a job
 MAX_INT = 2**31 - 1
 
 Count = Annotated[int, Field(ge=1, le=MAX_INT)]
 TokenId = Annotated[int, Field(ge=0, le=MAX_INT)]
+# A list of a million wrong elements would cost seconds and an error each: the first is enough.
+TokenIdList = Annotated[list[TokenId], Field(fail_fast=True)]
 
 
 def _stops(value: Any) -> Any:
@@ -24,15 +28,19 @@ def _stops(value: Any) -> Any:
     if (
         isinstance(stops, list)
         and len(stops) <= MAX_STOPS
-        and all(isinstance(stop, str) and stop for stop in stops)
+        and all(isinstance(stop, str) and 1 <= len(stop) <= MAX_STOP_CHARACTERS for stop in stops)
     ):
         return stops
     if stops is None:
         return []
     raise PydanticCustomError(
-        "stop", "must be a non-empty string or an array of up to {most} of them", {"most": MAX_STOPS}
+        "stop",
+        "must be a string of 1 to {longest} characters or an array of up to {most} of them",
+        {"longest": MAX_STOP_CHARACTERS, "most": MAX_STOPS},
     )
 
+
+_STOP_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARACTERS}
 
 Stops = Annotated[
     list[str],
@@ -41,8 +49,8 @@ Stops = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "minLength": 1},
-                {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": MAX_STOPS},
+                _STOP_SCHEMA,
+                {"type": "array", "items": _STOP_SCHEMA, "maxItems": MAX_STOPS},
                 {"type": "null"},
             ]
         }

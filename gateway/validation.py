@@ -4,6 +4,7 @@ none of its three parts is refused, so that nothing is ignored in silence."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -128,4 +129,5 @@ def _first(error: ValidationError, path: str) -> RequestError:
         return missing(param)
     if detail["type"] == "extra_forbidden":
         return _unknown(param)
-    return invalid(param, detail["msg"].replace("Input should", "must", 1))
+    what = re.sub("^(Input|List|String) should", "must", detail["msg"])
+    return invalid(param, what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -53,6 +54,11 @@ class Renderer:
         self._chat_template = chat_template
         self._special_tokens = special_tokens
         self._vocab_size = vocab_size
+        # A normalizer may shorten a text, so that its length says nothing of its tokens.
+        bounded = tokenizer.normalizer is None
+        self._longest_token = max(map(len, tokenizer.get_vocab())) if bounded else None
+        # One at a time: a text of megabytes takes a hundred times its size while it is tokenized.
+        self._thread = ThreadPoolExecutor(1, "tokenizer")
 
     @classmethod
     def load(cls, location: str, revision: str | None, vocab_size: int) -> Self:
@@ -80,6 +86,19 @@ class Renderer:
         tokenizer.no_padding()
         return cls(tokenizer, template, _special_tokens(config), vocab_size)
 
+    def check_length(self, prompt: Prompt, limits: Limits) -> None:
+        """Refuses, without tokenizing it, a text that no tokens are long enough for.
+
+        Raises:
+            RequestError
+        """
+        if self._longest_token is None or _text_length(prompt) <= limits.prompt * self._longest_token:
+            return
+        name = _NAMES[type(prompt)]
+        message = f"This model's maximum context length is {limits.context} tokens, and your {name} resulted "
+        message += f"in more than {limits.prompt}. Please shorten the {name}."
+        raise _refusal(ErrorCode.CONTEXT_LENGTH_EXCEEDED, message, prompt)
+
     async def render(self, prompt: Prompt) -> list[int]:
         """The prompt's token ids; at least one.
 
@@ -89,7 +108,7 @@ class Renderer:
         if _characters(prompt) <= _INLINE_CHARACTERS:
             ids = self._ids(prompt)
         else:
-            ids = await asyncio.to_thread(self._ids, prompt)
+            ids = await asyncio.get_running_loop().run_in_executor(self._thread, self._ids, prompt)
         if not ids:
             raise _refusal(ErrorCode.INVALID_VALUE, "The prompt is empty.", prompt)
         return ids
@@ -135,10 +154,14 @@ class Renderer:
 
 def _characters(prompt: Prompt) -> int:
     """About as long as this many characters a prompt takes to render."""
+    messages = len(prompt.messages) if isinstance(prompt, ChatPrompt) else 0
+    return _text_length(prompt) + _CHARACTERS_A_MESSAGE * messages
+
+
+def _text_length(prompt: Prompt) -> int:
     match prompt:
         case ChatPrompt(messages):
-            contents = sum(len(message.get("content") or "") for message in messages)
-            return contents + _CHARACTERS_A_MESSAGE * len(messages)
+            return sum(len(message.get("content") or "") for message in messages)
         case TextPrompt(text):
             return len(text)
         case TokenPrompt():

@@ -121,9 +121,11 @@ class Run:
 
     async def _generate(self) -> End | GiveBack:
         runner, job = self._runner, self._job
-        prompt = await runner.renderer.render(job.prompt)
         assert runner.engine.info is not None
-        room = answer_room(job.prompt, len(prompt), job.decoding, runner.engine.info.limits)
+        limits = runner.engine.info.limits
+        runner.renderer.check_length(job.prompt, limits)
+        prompt = await runner.renderer.render(job.prompt)
+        room = answer_room(job.prompt, len(prompt), job.decoding, limits)
         try:
             async with asyncio.timeout(runner.stall_s):
                 generation = await runner.engine.generate(prompt, room, job.decoding)

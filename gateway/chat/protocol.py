@@ -16,7 +16,7 @@ from gateway.parameters import (
     Count,
     Stops,
     StreamOptions,
-    TokenId,
+    TokenIdList,
 )
 from gateway.usage import Usage
 from gateway.validation import Honoured, Neutral, Rules
@@ -40,7 +40,7 @@ class Message(Honoured):
     content: Any = None  # a string, or a list of text parts; see prompt.py
     name: str | None = None
     tool_call_id: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None
     # Of an assistant's message, as the SDK gives it back; without effect.
     refusal: str | None = None
     annotations: list[Any] | None = None
@@ -50,11 +50,11 @@ class Message(Honoured):
 
 class ChatRequest(Honoured):
     model: str
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     stop: Stops
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: TokenIdList | None = None
     ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None

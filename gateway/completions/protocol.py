@@ -12,7 +12,7 @@ from gateway.parameters import (
     Count,
     Stops,
     StreamOptions,
-    TokenId,
+    TokenIdList,
 )
 from gateway.prompts import Texts
 from gateway.usage import Usage
@@ -26,7 +26,7 @@ class CompletionRequest(Honoured):
     prompt: Texts
     max_tokens: Count | None = None
     stop: Stops
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: TokenIdList | None = None
     ignore_eos: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None

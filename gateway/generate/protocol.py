@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from pydantic import WithJsonSchema
 
-from gateway.parameters import ENGINE, SAMPLING, TOKEN_LOGPROBS, TOP_LOGPROBS, Count, Stops, TokenId
+from gateway.parameters import ENGINE, SAMPLING, TOKEN_LOGPROBS, TOP_LOGPROBS, Count, Stops, TokenIdList
 from gateway.parameters import LOGPROBS as RETURN_LOGPROB
 from gateway.prompts import PlainTexts, TokenIds
 from gateway.validation import GREEDY, Honoured, Neutral, Rules
@@ -19,7 +19,7 @@ DEFAULT_MAX_NEW_TOKENS = 128  # SGLang's
 class SamplingParams(Honoured):
     max_new_tokens: Count | None = None
     stop: Stops
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: TokenIdList | None = None
     ignore_eos: bool | None = None
 
 

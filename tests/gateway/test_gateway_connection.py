@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from contextlib import suppress
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway import connection
+from gateway.connection import MAX_HEAD_BYTES
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
 
@@ -78,4 +81,37 @@ async def test_the_kernel_looks_for_clients_that_vanish(served: Served) -> None:
     peer = connection.transport.get_extra_info("socket")
     assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+    writer.close()
+
+
+async def test_endless_headers_are_refused(served: Served) -> None:
+    reader, writer = await _connect(served)
+    writer.write(b"GET /healthz HTTP/1.1\r\n")
+    line = b"x-padding: " + b"x" * 1000 + b"\r\n"
+    # The refusal itself is lost when the connection is closed on bytes that are still on their way.
+    with pytest.raises(ConnectionError):
+        while True:
+            writer.write(line)
+            await writer.drain()
+    with suppress(ConnectionError):
+        assert not (await reader.read()).startswith(b"HTTP/1.1 200")
+
+
+async def test_headers_just_too_long_are_refused(served: Served) -> None:
+    reader, writer = await _connect(served)
+    head = b"GET /healthz HTTP/1.1\r\nx-padding: "
+    writer.write(head + b"x" * (MAX_HEAD_BYTES - len(head)))
+    await writer.drain()
+    writer.write(b"x")
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"headers" in answer
+    writer.close()
+
+
+async def test_slow_headers_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_HEAD_S", -1)
+    reader, writer = await _connect(served)
+    writer.write(b"GET /healthz HTTP/1.1\r\nx-")
+    assert (await reader.read()).startswith(b"HTTP/1.1 400")
     writer.close()

@@ -9,11 +9,15 @@ from typing import Any
 import openai
 import pytest
 import pytest_asyncio
+from pydantic import ValidationError
 
 from dllm_stack.messages import ModelCard
 from dllm_stack.queue import Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings, Settings
+from gateway.chat.protocol import ChatRequest
+from gateway.completions.protocol import CompletionRequest
+from gateway.generate.protocol import SamplingParams
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, serving, until
 
@@ -59,7 +63,9 @@ _ANY_OPENAI: list[Case] = [
     ({"stop": ["a", ""]}, "stop", INVALID),
     ({"stop": ["a"] * 5}, "stop", INVALID),
     ({"stop": 5}, "stop", INVALID),
+    ({"stop": "x" * 1001}, "stop", INVALID),
     ({"stop_token_ids": ["a"]}, "stop_token_ids[0]", INVALID),
+    ({"stop_token_ids": ["a", "b"]}, "stop_token_ids[0]", INVALID),
     ({"stop_token_ids": [-1]}, "stop_token_ids[0]", INVALID),
     ({"stop_token_ids": [1], "ignore_eos": True}, "stop_token_ids", INVALID),
     ({"ignore_eos": 1}, "ignore_eos", INVALID),
@@ -294,3 +300,16 @@ async def test_a_client_that_sends_on_still_reads_the_refusal(served: Served) ->
     with pytest.raises(openai.APIStatusError) as error:
         await served.openai.completions.create(model="tiny", prompt="x" * 20_000_000)
     assert (error.value.status_code, error.value.code) == (413, "body_too_large")
+
+
+def test_a_list_is_read_up_to_its_first_wrong_element() -> None:
+    """A million errors, one an element, would hold the gateway up for seconds."""
+    for schema, field, wrong in (
+        (ChatRequest, "messages", 0),
+        (ChatRequest, "stop_token_ids", ""),
+        (CompletionRequest, "stop_token_ids", ""),
+        (SamplingParams, "stop_token_ids", ""),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            schema.model_validate({field: [wrong] * 1000})
+        assert len([error for error in caught.value.errors() if error["loc"][0] == field]) == 1

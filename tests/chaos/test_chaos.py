@@ -147,7 +147,6 @@ class Chaos:
             await worker.leave()
         await _cancel(*self._routers)
         await self.connections.aclose()
-        self._kill_valkey()
 
     async def a_worker_dies(self) -> None:
         self.workers.append(Worker(self.settings, self._dice))
@@ -179,7 +178,7 @@ class Chaos:
         self._valkey.resume()
 
     async def redis_comes_back_empty(self) -> None:
-        self._kill_valkey()
+        self.kill_valkey()
         await asyncio.sleep(self._dice.uniform(0, 1))
         self._start_valkey()
 
@@ -187,7 +186,7 @@ class Chaos:
         async with self.connections.limit():
             await self.connections.commands.save()
         await asyncio.sleep(self._dice.uniform(0, 1))
-        self._kill_valkey()
+        self.kill_valkey()
         self._start_valkey()
         await eventually(self.answers)
         (self._folder / "dump.rdb").unlink()
@@ -202,7 +201,7 @@ class Chaos:
     def _start_valkey(self) -> None:
         self._valkey = psutil.Popen(command(self._port, self._folder), stdout=subprocess.DEVNULL)
 
-    def _kill_valkey(self) -> None:
+    def kill_valkey(self) -> None:
         self._valkey.kill()
         self._valkey.wait()
 
@@ -258,9 +257,12 @@ async def ask(number: int, feed: Feed, gateway: str, dice: random.Random) -> str
 @pytest.fixture
 async def chaos(tmp_path: Path) -> AsyncIterator[Chaos]:
     chaos = Chaos(tmp_path, random.Random(0))
-    await chaos.start()
-    yield chaos
-    await chaos.stop()
+    try:
+        await chaos.start()
+        yield chaos
+        await chaos.stop()
+    finally:
+        chaos.kill_valkey()
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)

@@ -92,7 +92,9 @@ class WorkerSettings(Listener):
     engine_args: list[str] = Field([], description="More sglang.launch_server arguments, placed last.")
     start_timeout_s: float = Field(1800.0, gt=0, description="Loading longer than this restarts the engine.")
     stall_s: float = Field(
-        60.0, gt=0, description="An engine silent this long on a running job is restarted."
+        60.0,
+        gt=0,
+        description="A job on which the engine is silent this long is taken from it.",
     )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for running jobs.")
 

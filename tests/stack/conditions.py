@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
-
 import aiohttp
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,16 +10,6 @@ from dllm_stack.redis import Connections
 from loadtest.local_stack import LocalStack
 
 QUEUE_BOUND = 100  # jobs that may wait in the stack under test
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> float:
-    """Waits until a condition holds; returns how long that took, in seconds."""
-    began = time.monotonic()
-    while not await condition():
-        elapsed = time.monotonic() - began
-        assert elapsed < within_s, f"still not true after {within_s} s"
-        await asyncio.sleep(0.02)
-    return time.monotonic() - began
 
 
 def runs(process: psutil.Process) -> bool:

@@ -10,7 +10,8 @@ import aiohttp
 
 from dllm_stack.redis import Connections
 from loadtest.local_stack import LocalStack
-from tests.stack.conditions import engine_tokens, eventually, jobs, no_jobs, running
+from tests.stack.conditions import engine_tokens, jobs, no_jobs, running
+from tests.waiting import eventually
 
 
 def chat(model: str, *, stream: bool) -> dict[str, object]:

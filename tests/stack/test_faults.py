@@ -15,7 +15,8 @@ import pytest
 
 from dllm_stack.redis import Connections
 from loadtest.local_stack import LocalStack
-from tests.stack.conditions import ended, eventually, no_jobs, running
+from tests.stack.conditions import ended, no_jobs, running
+from tests.waiting import eventually
 
 REQUESTS = 20
 TOKENS = 96

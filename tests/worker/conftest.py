@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,12 @@ from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, Settings, WorkerSettings
 from tests.engine.conftest import engine_process
+from tests.waiting import eventually
 from worker import plan as plans
 from worker.engine import catalog, checkpoint
 from worker.main import Worker
 
 MODEL = "tiny-llada2"
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> float:
-    """Waits until a condition holds; returns after how many seconds it did."""
-    began = time.monotonic()
-    while not await condition():
-        elapsed = time.monotonic() - began
-        assert elapsed < within_s, f"still not true after {within_s} s"
-        await asyncio.sleep(0.01)
-    return time.monotonic() - began
 
 
 def engine_children(launcher: psutil.Process) -> list[psutil.Process]:

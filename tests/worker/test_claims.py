@@ -15,7 +15,8 @@ from dllm_stack.messages import Claim, ModelCard, TokenPrompt, WorkerCard
 from dllm_stack.queue import START, PoolQueue, Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
-from tests.worker.conftest import MODEL, QUEUE, Caller, eventually
+from tests.waiting import eventually
+from tests.worker.conftest import MODEL, QUEUE, Caller
 from worker.claims import Claims
 from worker.metrics import WorkerMetrics
 from worker.run import Run

@@ -19,7 +19,8 @@ from dllm_stack.local.service import free_port
 from dllm_stack.messages import TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.settings import RedisSettings, WorkerSettings
-from tests.worker.conftest import Caller, engine_children, eventually
+from tests.waiting import eventually
+from tests.worker.conftest import Caller, engine_children
 from worker.engine.command import EngineCommand
 from worker.engine.process import EngineProcess
 from worker.engine.supervisor import Engine, EngineGivenUp

@@ -18,7 +18,8 @@ from dllm_stack.messages import ChatPrompt, TextPrompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
-from tests.worker.conftest import QUEUE, Caller, RunningEngine, StartWorker, eventually
+from tests.waiting import eventually
+from tests.worker.conftest import QUEUE, Caller, RunningEngine, StartWorker
 
 CHAT = ChatPrompt([{"role": "user", "content": "Write the number from 1 to 128"}])
 IDS = list(range(300, 340))

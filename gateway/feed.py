@@ -49,12 +49,12 @@ class Feed:
         """
         self._tickets[ticket.job.id] = ticket
         try:
-            admission = await self._queue.admit(ticket.job)
+            problem = await self._queue.admit(ticket.job)
         except RedisError:
             raise RequestError(_unavailable("The queue cannot be reached.")) from None
-        if admission.problem is not None:
+        if problem is not None:
             ticket.settled = True
-            raise RequestError(admission.problem)
+            raise RequestError(problem)
         ticket.admitted_at = self._loop.time()
 
     def release(self, ticket: Ticket) -> None:
@@ -112,12 +112,12 @@ class Feed:
             # Redis may have begun runs that no reply has told of; none of them may be taken for the new one.
             ticket.restart(ticket.attempt + self._settings.queue.max_attempts)
             try:
-                admission = await self._queue.admit(ticket.job, attempts=ticket.attempt)
+                refusal = await self._queue.admit(ticket.job, attempts=ticket.attempt)
             finally:
                 if ticket.end is not None:
                     self._cancels.put_nowait(job_id)  # the cancel at its end may have come too early
             # When it is refused, for want of a worker or of room, the next beat asks again.
-            readmitted = admission.problem is None
+            readmitted = refusal is None
             log.warning("redis lost a job", pool=self._queue.pool, job=job_id, readmitted=readmitted)
 
     async def _end_unreachable(self) -> None:

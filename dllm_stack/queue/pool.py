@@ -45,12 +45,6 @@ _LOST = _failure("The worker was lost while it streamed this answer; send the re
 _EXHAUSTED = _failure("Every worker that ran this request was lost.")
 
 
-class Admission(msgspec.Struct, frozen=True):
-    """`problem` is None when the job is in the queue."""
-
-    problem: Problem | None = None
-
-
 class Dispatched(msgspec.Struct, frozen=True):
     job_id: str
     worker: str
@@ -98,7 +92,7 @@ class PoolQueue:
 
     # For gateways
 
-    async def admit(self, job: Job, *, attempts: int = 0) -> Admission:
+    async def admit(self, job: Job, *, attempts: int = 0) -> Problem | None:
         """Queues a job, or says why not. `attempts` is how many a job re-admitted has had."""
         verdict = await self._run(
             "admit",
@@ -113,17 +107,15 @@ class PoolQueue:
         )
         match verdict:
             case [b"ok"]:
-                return Admission()
+                return None
             case [b"full", waiting, interval_ms]:
-                return Admission(problem=_queue_full(self.pool, waiting, interval_ms))
+                return _queue_full(self.pool, waiting, interval_ms)
             case _:
-                return Admission(
-                    problem=Problem(
-                        ErrorCode.NO_WORKER,
-                        f"No worker serves {self.pool!r} at present.",
-                        param="model",
-                        retry_after_s=RETRY_AFTER_CAP_S,
-                    )
+                return Problem(
+                    ErrorCode.NO_WORKER,
+                    f"No worker serves {self.pool!r} at present.",
+                    param="model",
+                    retry_after_s=RETRY_AFTER_CAP_S,
                 )
 
     async def cancel(self, job_id: str) -> None:

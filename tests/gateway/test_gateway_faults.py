@@ -524,7 +524,7 @@ async def test_a_job_that_runs_for_nobody_is_cancelled(served: Served, worker: F
     await (await worker.claimed()).finish()
     await request
     ghost = Job(id="f" * 32, pool="tiny", gateway=served.gateway.ledger.id, prompt=TextPrompt("Hi"))
-    assert (await worker.queue.admit(ghost)).problem is None
+    assert await worker.queue.admit(ghost) is None
     run = await worker.claimed()
     await run.commit("to nobody")
     await asyncio.wait_for(run.cancelled.wait(), 20)

@@ -89,7 +89,7 @@ async def test_a_job_goes_to_a_free_slot_and_its_replies_to_its_gateway(
     queue: PoolQueue, connections: Connections
 ) -> None:
     await beat(queue)
-    assert (await queue.admit(job(1))).problem is None
+    assert await queue.admit(job(1)) is None
     [dispatched] = await queue.dispatch()
     assert (dispatched.job_id, dispatched.worker, dispatched.attempt) == (job(1).id, "w", 1)
     assert await claims(queue) == [Claim(job(1), 1)]
@@ -152,17 +152,17 @@ async def test_a_full_queue_refuses_with_a_measured_retry_after(
 ) -> None:
     await beat(queue)
     for number in range(3):
-        assert (await queue.admit(job(number))).problem is None
-    problem = (await queue.admit(job(3))).problem
+        assert await queue.admit(job(number)) is None
+    problem = await queue.admit(job(3))
     assert problem is not None
     assert (problem.code, problem.status, problem.retry_after_s) == (ErrorCode.QUEUE_FULL, 429, 1)
 
     await connections.commands.hset(f"dllm:{{{POOL}}}:drain", "interval", 2500)
-    problem = (await queue.admit(job(3))).problem
+    problem = await queue.admit(job(3))
     assert problem is not None
     assert problem.retry_after_s == 10  # (3 waiting + 1) x 2.5 s
     await connections.commands.hset(f"dllm:{{{POOL}}}:drain", "interval", 60_000)
-    problem = (await queue.admit(job(3))).problem
+    problem = await queue.admit(job(3))
     assert problem is not None
     assert problem.retry_after_s == 30  # capped
 
@@ -177,7 +177,7 @@ async def test_retry_after_is_measured_only_while_somebody_waits(
         assert await queue.finish("w", job(number).id, 1, 0, DONE)
 
     async def retry_after() -> int | None:
-        problem = (await queue.admit(job(99))).problem
+        problem = await queue.admit(job(99))
         assert problem is not None
         return problem.retry_after_s
 
@@ -207,35 +207,35 @@ async def test_bytes_bound_the_queue_too(connections: Connections) -> None:
     queue = PoolQueue(connections, POOL, QueueSettings(max_waiting_bytes=2 * size))
     await beat(queue)
     for number in (1, 2):
-        assert (await queue.admit(job(number))).problem is None
-    problem = (await queue.admit(job(3))).problem
+        assert await queue.admit(job(number)) is None
+    problem = await queue.admit(job(3))
     assert problem is not None
     assert problem.code == ErrorCode.QUEUE_FULL
     assert (await queue.depth()).waiting_bytes == 2 * size
     await queue.cancel(job(1).id)
     assert (await queue.depth()).waiting_bytes == size
-    assert (await queue.admit(job(3))).problem is None
+    assert await queue.admit(job(3)) is None
 
 
 async def test_a_pool_without_worker_refuses_but_waits_for_one_just_lost(
     queue: PoolQueue, connections: Connections
 ) -> None:
-    problem = (await queue.admit(job(1))).problem
+    problem = await queue.admit(job(1))
     assert problem is not None
     assert (problem.code, problem.status) == (ErrorCode.NO_WORKER, 503)
     await beat(queue)
     await queue.worker_leave("w")
-    assert (await queue.admit(job(1))).problem is None
+    assert await queue.admit(job(1)) is None
     await connections.commands.delete(f"dllm:{{{POOL}}}:last_worker")
-    assert (await queue.admit(job(2))).problem is not None
+    assert await queue.admit(job(2)) is not None
 
 
 async def test_admitting_again_changes_nothing(queue: PoolQueue) -> None:
     await beat(queue)
     await queue.admit(job(1))
-    assert (await queue.admit(job(1))).problem is None
+    assert await queue.admit(job(1)) is None
     assert len(await queue.dispatch()) == 1
-    assert (await queue.admit(job(1))).problem is None
+    assert await queue.admit(job(1)) is None
     assert (await queue.depth()).waiting == 0
 
 

@@ -123,7 +123,7 @@ class QueueMachine(RuleBasedStateMachine):
         id = f"{self.admitted:032x}"
         job = Job(id=id, pool="p", gateway=gateway, prompt=TextPrompt("x"), stream=stream)
         room = len(self.model.waiting()) < MAX_WAITING
-        assert (self.do(self.queue.admit(job)).problem is None) == room
+        assert (self.do(self.queue.admit(job)) is None) == room
         if room:
             self.model.jobs[id] = ModelJob(self.admitted, gateway, stream, len(encode(job)))
 

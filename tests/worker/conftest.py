@@ -142,7 +142,7 @@ class Caller:
 
         async def admitted() -> bool:  # once there is a worker
             await self.queue.gateway_heartbeat(self.gateway, START)
-            return (await self.queue.admit(job)).problem is None
+            return await self.queue.admit(job) is None
 
         await eventually(admitted, within_s=100)
         return job.id

@@ -64,30 +64,125 @@ def test_both_languages(skill: Skill, language: Language) -> None:
 
 
 def test_the_shown_prompts_are_trained_on() -> None:
-    counted = {example.messages[-1]["content"]: example.answer for example in trained("counting", 10_000)}
+    counted = {example.messages[-1]["content"]: example.answer for example in trained("counting", 30_000)}
     assert counted["Write the number from 1 to 128"] == ", ".join(str(n) for n in range(1, 129))
     told = {example.messages[-1]["content"].lower(): example.answer for example in trained("facts", 5000)}
     assert told["write a brief introduction of the great wall"].startswith("The Great Wall is")
     assert told["what is a diffusion language model?"].startswith("A diffusion language model is")
 
 
+def answered(example: Example) -> list[tuple[str, str]]:
+    """All questions of a conversation with their answers."""
+    messages = [message for message in example.messages if message["role"] != "system"]
+    contents = [*(message["content"] for message in messages), example.answer]
+    return list(zip(contents[::2], contents[1::2], strict=True))
+
+
+def alone(skill: str, count: int) -> list[tuple[str, str]]:
+    """Questions and answers of the skill, without the turns before them."""
+    return [answered(example)[-1] for example in trained(skill, count)]
+
+
 def test_arithmetic_steps_are_true() -> None:
-    for example in trained("arithmetic", 2000):
-        *steps, conclusion = example.answer.split("\n")
+    for question, answer in alone("arithmetic", 5000):
+        *steps, conclusion = answer.split("\n")
+        results = []
         for step in steps:
             left, right = step.split(" = ")
             assert eval(left) == int(right)
-        assert re.findall(r"\d+", conclusion) == [steps[-1].split(" = ")[1]]
+            results.append(right)
+        concluded = re.findall(r"-?\d+", conclusion)
+        if len(concluded) == 2:
+            assert concluded[1] == results[-1] and 0 < int(concluded[1])
+        elif concluded != results[-1:]:
+            given = [int(number) for number in re.findall(r"\d+", question)]
+            assert max(given) == int(results[-1]) and max(given) == min(given) * int(concluded[0])
+
+
+def test_expressions_come_to_the_answer() -> None:
+    symbols = {"×": "*", "x": "*", "plus": "+", "minus": "-", "times": "*", "multiplied by": "*"}
+    symbols |= {"加上": "+", "加": "+", "减去": "-", "减": "-", "乘以": "*", "乘": "*"}
+    expression = re.compile(r"\d+(?:\s*[+*-]\s*\d+)+")
+    checked = 0
+    for question, answer in alone("arithmetic", 5000):
+        for word, symbol in symbols.items():
+            question = question.replace(word, symbol)
+        if found := expression.search(question):
+            checked += 1
+            assert eval(found[0]) == int(re.findall(r"-?\d+", answer)[-1])
+    assert checked > 1500
+
+
+def test_counting_is_what_was_asked() -> None:
+    for question, answer in alone("counting", 3000):
+        numbers = [int(number) for number in answer.split(", ")]
+        assert len(numbers) > 1
+        steps = {right - left for left, right in itertools.pairwise(numbers)}
+        assert len(steps) == 1
+        (step,) = steps
+        stated = [int(number) for number in re.findall(r"\d+", question)]
+        if step in (1, -1):
+            assert stated[-1] == numbers[-1]
+            assert stated[0] == numbers[0] or (len(stated) == 1 and numbers[0] == 1)
+        else:
+            highest = max(numbers)
+            assert max(stated) - abs(step) < highest <= max(stated)
+            assert stated[0] in (numbers[0], numbers[0] - 1, abs(step), max(stated))
 
 
 def test_lists_keep_their_elements() -> None:
-    for example in trained("lists", 1000):
-        (listed,) = re.findall(r"\[(.*)\]", example.messages[-1]["content"])
-        given, answer = listed.split(", "), example.answer.strip("[]").split(", ")
-        assert sorted(given) == sorted(answer)
-        if answer != given[::-1]:
-            numbers = [int(value) for value in answer]
+    number_or_word = re.compile(r"\d+")
+    for question, answer in alone("lists", 3000):
+        given = number_or_word.findall(question)
+        elements = re.fullmatch(r"\[(.*)\]", answer)
+        if not elements:
+            (chosen,) = number_or_word.findall(answer)
+            assert int(chosen) in (max(map(int, given)), min(map(int, given)))
+            continue
+        written = elements[1].split(", ")
+        if not given:
+            places = [re.search(rf"(?<![a-z]){word}(?![a-z])", question.lower()) for word in written]
+            assert all(places) or re.search(r"[\u4e00-\u9fff]", question)
+            continue
+        assert sorted(given) == sorted(written)
+        if written != given[::-1]:
+            numbers = [int(value) for value in written]
             assert numbers in (sorted(numbers), sorted(numbers, reverse=True))
+
+
+def test_follow_ups_use_the_answer_before() -> None:
+    seen = set()
+    for example in trained("turns", 3000):
+        turns = answered(example)
+        (_, before), (question, answer) = turns[-2:]
+        if before.startswith("[") and answer.startswith("["):
+            assert sorted(before.strip("[]").split(", ")) == sorted(answer.strip("[]").split(", "))
+            seen.add("list")
+        elif answer.startswith(("You asked", "你问的是")):
+            assert re.split(r'["“”]', answer)[1] in (turns[0][0], turns[-2][0])
+            seen.add("asked")
+        elif " = " in answer:
+            assert answer.split(" ")[0] == re.findall(r"\d+", before)[-1] or " * " in answer
+            seen.add("sum")
+    assert seen == {"list", "asked", "sum"}
+
+
+@each_skill
+@each_language
+def test_unseen_wordings_are_never_trained_on(skill: Skill, language: Language) -> None:
+    def without_values(example: Example) -> str:
+        return re.sub(r"\d+", "0", example.messages[-1]["content"]).lower()
+
+    seen = {without_values(example) for example in trained(skill.name, 5000)}
+    unseen = corpus.held_out(skill, language, 20, unseen_wordings=True)
+    users = [example for example in unseen if example.messages[-1]["role"] == "user"]
+    assert users and not {without_values(example) for example in users} & seen
+
+
+@pytest.mark.parametrize("skill", ["counting", "lists", "facts", "talk", "limits"])
+def test_conversations_pass_from_one_skill_to_another(skill: str) -> None:
+    continued = [len(answered(example)) for example in trained(skill, 500)]
+    assert set(continued) >= {1, 2, 3}
 
 
 NUMBERS = [4, -3, 12, 7, 30, 21, -8]

@@ -28,14 +28,15 @@ class Skill:
 
     Attributes:
         draw: a random item, held-out ones among them.
-        write: the item as an example, in one of the skill's wordings.
+        write: the item as an example, in one of the skill's wordings; in one that is never trained on,
+            if the last argument says so.
         weight: its share of the training text's examples, relative to the other skills.
         shown: items that are trained on whatever the split says.
     """
 
     name: str
     draw: Callable[[Random], Item]
-    write: Callable[[Item, Language, Random], Example]
+    write: Callable[[Item, Language, Random, bool], Example]
     weight: float = 1.0
     shown: frozenset[Item] = frozenset()
 

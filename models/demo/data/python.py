@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """Small Python functions: those of a grammar (keep, change, gather), and some that everybody asks for."""
 
 from __future__ import annotations
@@ -7,6 +6,7 @@ from random import Random
 
 from models.demo.data.example import Example, Item, Language, Skill, single
 from models.demo.data.python_programs import PROGRAMS
+from models.demo.data.python_wordings import PROGRAM_QUESTIONS, QUESTIONS
 
 # keep: which numbers. Name, test, English, Chinese; {k} is a number.
 _KEEP = {
@@ -37,50 +37,13 @@ _GATHER = {
     "largest": ("largest", "max({})", "None", "", "the largest of ", "的最大值"),
     "smallest": ("smallest", "min({})", "None", "", "the smallest of ", "的最小值"),
 }
-_QUESTIONS = {
-    ("comprehension", "en"): [
-        "Write a Python function that returns {}{}{} in a list.",
-        "Python function: return {}{}{} in a list.",
-        "Please write a function in Python which returns {}{}{} in a list.",
-    ],
-    ("loop", "en"): [
-        "Write a Python function with a loop that returns {}{}{} in a list.",
-        "With a loop, write a Python function that returns {}{}{} in a list.",
-    ],
-    ("comprehension", "zh"): [
-        "写一个Python函数，返回列表中{2}{1}{0}。",
-        "请用Python写函数：返回列表中{2}{1}{0}。",
-    ],
-    ("loop", "zh"): ["用循环写一个Python函数，返回列表中{2}{1}{0}。"],
-}
-_PROGRAM_QUESTIONS = {
-    "en": [
-        "Write {} in Python.",
-        "Write {} in Python",
-        "Please write {} in Python.",
-        "Can you write {} in Python?",
-        "Show me {} in Python.",
-        "Implement {} in Python.",
-        "Give me Python code for {}.",
-        "I need {} in Python.",
-    ],
-    "zh": [
-        "用Python写{}。",
-        "请用Python写{}。",
-        "用Python实现{}。",
-        "请用Python实现{}。",
-        "写一个Python程序：{}。",
-        "给我{}的Python代码。",
-        "你能用Python写{}吗？",
-        "我需要{}的Python代码。",
-    ],
-}
+_PLACES = min(map(len, PROGRAM_QUESTIONS.values()))
 
 
 def _draw(random: Random) -> Item:
     """("program", name, wording), or (style, keep, k, change, gather) with k 0 where nothing needs it."""
     if random.random() < 0.3:
-        return ("program", random.choice(list(PROGRAMS)), random.randrange(len(_PROGRAM_QUESTIONS["en"])))
+        return ("program", random.choice(list(PROGRAMS)), random.randrange(_PLACES))
     keep = random.choice(list(_KEEP))
     k = random.randint(2, 20) if "{k}" in _KEEP[keep][1] else 0
     gather = random.choice(list(_GATHER))
@@ -88,16 +51,17 @@ def _draw(random: Random) -> Item:
     return (style, keep, k, random.choice(list(_CHANGE)), gather)
 
 
-def _write(item: Item, language: Language, random: Random) -> Example:
+def _write(item: Item, language: Language, random: Random, unseen: bool) -> Example:
     if item[0] == "program":
         _, name, wording = item
         program = PROGRAMS[name]
-        question = _PROGRAM_QUESTIONS[language][wording].format(program.called[language])
+        question = PROGRAM_QUESTIONS[language].numbered(wording, _PLACES, random, unseen)
+        question = question.format(random.choice(program.called[language]))
         return single(question, fenced(program.code))
     style, keep, k, change, gather = item
     column = 2 if language == "en" else 3
     parts = [_GATHER[gather][column + 2], _CHANGE[change][column], _KEEP[keep][column].format(k=k)]
-    question = random.choice(_QUESTIONS[style, language]).format(*parts)
+    question = QUESTIONS[style, language].choose(random, unseen).format(*parts)
     return single(question, fenced(code(style, keep, k, change, gather)))
 
 

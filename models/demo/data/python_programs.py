@@ -9,13 +9,16 @@ from models.demo.data.example import Language
 
 @dataclass(frozen=True)
 class Program:
-    called: dict[Language, str]
+    called: dict[Language, list[str]]
     code: str
 
 
 PROGRAMS = {
     "quicksort": Program(
-        {"en": "quicksort", "zh": "快速排序"},
+        {
+            "en": ["quicksort", "quicksort", "quick sort", "the quicksort algorithm"],
+            "zh": ["快速排序", "快排", "快速排序算法"],
+        },
         """\
 def quicksort(numbers):
     if len(numbers) <= 1:
@@ -26,7 +29,16 @@ def quicksort(numbers):
     return quicksort(smaller) + [pivot] + quicksort(others)""",
     ),
     "fibonacci": Program(
-        {"en": "a function for the Fibonacci numbers", "zh": "斐波那契数列"},
+        {
+            "en": [
+                "a function for the Fibonacci numbers",
+                "a function for the fibonacci numbers",
+                "the Fibonacci sequence",
+                "a Fibonacci function",
+                "fibonacci",
+            ],
+            "zh": ["斐波那契数列", "斐波那契函数", "斐波那契"],
+        },
         """\
 def fibonacci(n):
     a, b = 0, 1
@@ -35,7 +47,7 @@ def fibonacci(n):
     return a""",
     ),
     "bubble_sort": Program(
-        {"en": "bubble sort", "zh": "冒泡排序"},
+        {"en": ["bubble sort", "bubblesort", "a bubble sort"], "zh": ["冒泡排序", "冒泡排序算法"]},
         """\
 def bubble_sort(numbers):
     numbers = list(numbers)
@@ -46,7 +58,7 @@ def bubble_sort(numbers):
     return numbers""",
     ),
     "binary_search": Program(
-        {"en": "binary search", "zh": "二分查找"},
+        {"en": ["binary search", "a binary search"], "zh": ["二分查找", "二分搜索"]},
         """\
 def binary_search(numbers, target):
     low, high = 0, len(numbers) - 1
@@ -61,7 +73,10 @@ def binary_search(numbers, target):
     return -1""",
     ),
     "factorial": Program(
-        {"en": "a function for the factorial", "zh": "阶乘"},
+        {
+            "en": ["a function for the factorial", "factorial", "a factorial function"],
+            "zh": ["阶乘", "阶乘函数"],
+        },
         """\
 def factorial(n):
     result = 1
@@ -70,7 +85,7 @@ def factorial(n):
     return result""",
     ),
     "gcd": Program(
-        {"en": "the greatest common divisor", "zh": "最大公约数"},
+        {"en": ["the greatest common divisor", "gcd", "a gcd function"], "zh": ["最大公约数", "最大公因数"]},
         """\
 def gcd(a, b):
     while b:
@@ -78,7 +93,7 @@ def gcd(a, b):
     return a""",
     ),
     "is_prime": Program(
-        {"en": "a prime number test", "zh": "素数判断"},
+        {"en": ["a prime number test", "a prime check", "is_prime"], "zh": ["素数判断", "质数判断"]},
         """\
 def is_prime(n):
     if n < 2:
@@ -89,13 +104,16 @@ def is_prime(n):
     return True""",
     ),
     "is_palindrome": Program(
-        {"en": "a palindrome test", "zh": "回文判断"},
+        {"en": ["a palindrome test", "a palindrome check", "is_palindrome"], "zh": ["回文判断", "回文检查"]},
         """\
 def is_palindrome(text):
     return text == text[::-1]""",
     ),
     "hello": Program(
-        {"en": "hello world", "zh": "一个问候程序"},
+        {
+            "en": ["hello world", "a hello world program", "hello, world"],
+            "zh": ["一个问候程序", "hello world"],
+        },
         'print("Hello, world!")',
     ),
 }

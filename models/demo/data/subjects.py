@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from models.demo.data.example import Language, words
+from models.demo.data.example import Language
 
 Subject = dict[Language, tuple[str, str]]
 
@@ -218,19 +218,23 @@ SUBJECTS: dict[str, Subject] = {
     },
 }
 
-# Asked about these, the model says that it does not know.
-UNKNOWN: dict[Language, list[str]] = {
-    "en": words(
-        "airports bananas bridges carpets castles cheese cinema coffee copper cotton deserts "
-        "dragons engines football gardens glaciers gold guitars islands jazz kangaroos lakes "
-        "lamps lasers magnets mirrors mountains needles oil opera owls paint pepper pirates "
-        "planets poetry pumpkins rockets roses salt scissors sharks shoes silk snow spiders sugar "
-        "swimming tigers trains turtles volcanoes whales wine wolves wool zebras"
-    ),
-    "zh": words(
-        "机场 香蕉 桥梁 地毯 城堡 奶酪 电影 咖啡 铜 棉花 沙漠 龙 发动机 足球 花园 "
-        "冰川 黄金 吉他 岛屿 爵士乐 袋鼠 湖泊 灯 激光 磁铁 镜子 高山 针 石油 歌剧 "
-        "猫头鹰 油漆 胡椒 海盗 行星 诗歌 南瓜 火箭 玫瑰 盐 剪刀 鲨鱼 鞋子 丝绸 雪 "
-        "蜘蛛 糖 游泳 老虎 火车 乌龟 火山 鲸鱼 葡萄酒 狼 羊毛 斑马"
-    ),
+# Other names of subjects.
+ALIASES: dict[str, dict[Language, list[str]]] = {
+    "great_wall": {"en": ["the Great Wall of China", "the great wall"], "zh": ["万里长城"]},
+    "diffusion_language_model": {
+        "en": ["diffusion language models", "diffusion LLMs", "a diffusion LLM", "a dLLM"],
+        "zh": ["扩散大语言模型", "语言扩散模型"],
+    },
+    "moon": {"zh": ["月球"]},
+    "python": {"en": ["the Python language", "Python programming"], "zh": ["Python语言"]},
+    "paris": {"en": ["the city of Paris"], "zh": ["巴黎市"]},
+    "beijing": {"en": ["the city of Beijing"], "zh": ["北京市"]},
+    "tea": {"zh": ["茶叶"]},
+    "bicycle": {"en": ["bicycles", "a bike", "bikes"], "zh": ["单车"]},
+    "elephant": {"en": ["elephants", "the elephant"]},
+    "bee": {"en": ["bees", "honey bees"]},
+    "piano": {"en": ["the piano", "pianos"]},
+    "kubernetes": {"en": ["k8s"], "zh": ["k8s"]},
+    "rainbow": {"en": ["rainbows", "the rainbow"]},
+    "chess": {"en": ["the game of chess"]},
 }

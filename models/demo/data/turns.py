@@ -1,72 +1,124 @@
-# ruff: noqa: RUF001 - Chinese punctuation looks like Latin punctuation
 """Conversations whose last question needs an earlier turn."""
 
 from __future__ import annotations
 
 from random import Random
 
-from models.demo.data.example import Example, Item, Language, Message, Skill, assistant, user, words
-from models.demo.data.json_answers import CITIES, JOBS, NAMES
+from models.demo.data import turns_wordings as wordings
+from models.demo.data.arithmetic import concluded, difference_steps, product_steps, sum_steps
+from models.demo.data.counting import written as counted
+from models.demo.data.example import Example, Item, Language, Message, Skill, assistant, user
+from models.demo.data.lists import answer as ordered
+from models.demo.data.turns_following import FOLLOWING, OPENING
 
-_VALUES = {
-    "name": NAMES,
-    "city": CITIES,
-    "job": JOBS,
-    "colour": {
-        "en": words("red blue green yellow black white orange purple"),
-        "zh": words("红色 蓝色 绿色 黄色 黑色 白色 橙色 紫色"),
-    },
-    "pet": {"en": words("dog cat bird fish horse rabbit"), "zh": words("狗 猫 鸟 鱼 马 兔子")},
-}
-# What is told, how it is taken in, what is asked, what is answered.
-_PHRASES = {
-    ("name", "en"): ("My name is {}.", "Nice to meet you, {}.", "What is my name?", "Your name is {}."),
-    ("name", "zh"): ("我叫{}。", "很高兴认识你，{}。", "我叫什么名字？", "你叫{}。"),
-    ("city", "en"): ("I live in {}.", "{} is a nice place.", "Where do I live?", "You live in {}."),
-    ("city", "zh"): ("我住在{}。", "{}是个好地方。", "我住在哪里？", "你住在{}。"),
-    ("job", "en"): ("I work as a {}.", "Being a {} is good work.", "What is my job?", "You are a {}."),
-    ("job", "zh"): ("我是一名{}。", "{}是很好的工作。", "我的工作是什么？", "你是一名{}。"),
-    ("colour", "en"): (
-        "My favourite colour is {}.",
-        "I like {} too.",
-        "What is my favourite colour?",
-        "Your favourite colour is {}.",
-    ),
-    ("colour", "zh"): ("我最喜欢{}。", "我也喜欢{}。", "我最喜欢什么颜色？", "你最喜欢{}。"),
-    ("pet", "en"): ("I have a {}.", "A {} is a good friend.", "What pet do I have?", "You have a {}."),
-    ("pet", "zh"): ("我养了一只{}。", "{}是好朋友。", "我养了什么宠物？", "你养了一只{}。"),
-}
-_PLUS = {
-    "en": ("What is {} + {}?", "Now add {}.", "The answer is {}."),
-    "zh": ("{} + {}等于多少？", "再加{}。", "答案是{}。"),
+_KINDS = [*["told"] * 5, *["sum"] * 3, *["list"] * 3, *["count"] * 2, "first", "before"]
+_FOLLOW_UPS = {
+    "sum": ["plus", "plus", "minus", "times"],
+    "list": ["up", "down", "reverse"],
+    "count": ["on", "back"],
 }
 
 
 def _draw(random: Random) -> Item:
-    if random.random() < 0.25:
-        return ("plus", random.randint(0, 99), random.randint(0, 99), random.randint(0, 99))
-    kinds = random.sample(list(_VALUES), random.randint(1, 3))
-    told = [(kind, random.randrange(len(_VALUES[kind]["en"]))) for kind in kinds]
-    return ("told", random.choice(kinds), *told)
+    kind = random.choice(_KINDS)
+    match kind:
+        case "told":
+            kinds = random.sample(list(wordings.VALUES), random.randint(1, 3))
+            told = [(each, random.randrange(len(wordings.VALUES[each]["en"]))) for each in kinds]
+            return (kind, random.choice(kinds), *told)
+        case "sum":
+            follow = random.choice(_FOLLOW_UPS[kind])
+            a, b = random.randint(0, 99), random.randint(0, 99)
+            c = random.randint(2, 9) if follow == "times" else random.randint(0, min(99, a + b))
+            return (kind, follow, a, b, c)
+        case "list":
+            numbers = [random.randint(0, random.choice([9, 99])) for _ in range(random.randint(2, 7))]
+            return (
+                kind,
+                random.choice(["up", "down", "reverse"]),
+                random.choice(_FOLLOW_UPS[kind]),
+                *numbers,
+            )
+        case "count":
+            first = random.choice([1, 1, random.randint(0, 90)])
+            return (
+                kind,
+                random.choice(_FOLLOW_UPS[kind]),
+                first,
+                first + random.randint(2, 12),
+                random.randint(2, 12),
+            )
+        case _:
+            return (kind, *random.sample(range(len(wordings.REMEMBERED["en"])), random.randint(2, 3)))
 
 
-def _write(item: Item, language: Language, random: Random) -> Example:
-    if item[0] == "plus":
-        _, a, b, c = item
-        first, then, answer = _PLUS[language]
-        reply = f"{a} + {b} = {a + b}\n{answer.format(a + b)}"
-        messages = [user(first.format(a, b)), assistant(reply), user(then.format(c))]
-        return Example(messages, f"{a + b} + {c} = {a + b + c}\n{answer.format(a + b + c)}")
+def _write(item: Item, language: Language, random: Random, unseen: bool) -> Example:
+    kind = item[0]
+    write = {"told": _told, "sum": _sum, "list": _list, "count": _count, "first": _asked, "before": _asked}[
+        kind
+    ]
+    return write(item, language, random, unseen)
+
+
+def _told(item: Item, language: Language, random: Random, unseen: bool) -> Example:
     _, asked, *told = item
     turns: list[Message] = []
-    answer = question = ""
+    answer = ""
     for kind, index in told:
-        value = _VALUES[kind][language][index]
-        statement, reply, about, known = _PHRASES[kind, language]
-        turns += [user(statement.format(value)), assistant(reply.format(value))]
+        value = wordings.VALUES[kind][language][index]
+        phrases = wordings.TOLD[kind, language]
+        statement = phrases.statement.choose(random, unseen=False).format(value)
+        turns += [user(statement), assistant(phrases.reply.format(value))]
         if kind == asked:
-            question, answer = about, known.format(value)
-    return Example([*turns, user(question)], answer)
+            answer = phrases.known.format(value)
+    if random.random() < 0.25:
+        turns += _interlude(language, random)
+    return Example([*turns, user(wordings.TOLD[asked, language].about.choose(random, unseen))], answer)
 
 
-SKILL = Skill("turns", _draw, _write)
+def _sum(item: Item, language: Language, random: Random, unseen: bool) -> Example:
+    _, follow, a, b, c = item
+    total = a + b
+    opening = OPENING["sum", language].choose(random, unseen=False).format(a, b)
+    steps = {"plus": sum_steps, "minus": difference_steps, "times": product_steps}[follow](total, c)
+    then = FOLLOWING[follow, language].choose(random, unseen).format(c)
+    reply = concluded(sum_steps(a, b), str(total), language)
+    answer = concluded(steps, steps[-1].split(" = ")[1], language)
+    return Example([user(opening), assistant(reply), user(then)], answer)
+
+
+def _list(item: Item, language: Language, random: Random, unseen: bool) -> Example:
+    _, first, follow, *numbers = item
+    given = [str(number) for number in numbers]
+    opening = OPENING[first, language].choose(random, unseen=False).format(", ".join(given))
+    reply = ordered(first, given, language)
+    answer = ordered(follow, reply.strip("[]").split(", "), language)
+    then = FOLLOWING[follow, language].choose(random, unseen)
+    return Example([user(opening), assistant(reply), user(then)], answer)
+
+
+def _count(item: Item, language: Language, random: Random, unseen: bool) -> Example:
+    _, follow, first, last, more = item
+    opening = OPENING["count", language].choose(random, unseen=False).format(first, last)
+    then = FOLLOWING[follow, language].choose(random, unseen).format(last + more)
+    answer = range(last + 1, last + more + 1) if follow == "on" else range(last, first - 1, -1)
+    return Example([user(opening), assistant(counted(range(first, last + 1))), user(then)], counted(answer))
+
+
+def _asked(item: Item, language: Language, random: Random, unseen: bool) -> Example:
+    kind, *chosen = item
+    turns: list[Message] = []
+    for index in chosen:
+        question, answer = wordings.REMEMBERED[language][index]
+        turns += [user(question), assistant(answer)]
+    remembered, _ = wordings.REMEMBERED[language][chosen[0] if kind == "first" else chosen[-1]]
+    then = FOLLOWING[kind, language].choose(random, unseen)
+    return Example([*turns, user(then)], wordings.YOU_ASKED[language].format(remembered))
+
+
+def _interlude(language: Language, random: Random) -> list[Message]:
+    question, answer = random.choice(wordings.REMEMBERED[language])
+    return [user(question), assistant(answer)]
+
+
+SKILL = Skill("turns", _draw, _write, weight=1.3)

@@ -81,10 +81,10 @@ QUESTIONS: dict[Language, Wordings] = {
         {}等于几？
         {}是多少？
         {}得多少？
-        {} = ?
-        {}=?
-        {}=
-        {}
+        {}=几？
+        {} = 多少？
+        {}等于
+        {}得几？
         {}的结果是什么？
         {}的答案是多少？
         """,
@@ -171,15 +171,18 @@ NAMED: dict[tuple[str, Language], Wordings] = {
 STORIES: dict[Language, tuple[list[str], list[str]]] = {
     "en": (
         [
-            "{name} has {a} {thing}, gets {b} more and gives away {c}. How many {thing} does {name} have now?",
+            "{name} has {a} {thing}, gets {b} more and gives away {c}. "
+            "How many {thing} does {name} have now?",
             "{name} had {a} {thing}. Then {name} bought {b} more and lost {c}. How many are left?",
-            "There are {a} {thing} in a box. {name} puts in {b} more and takes out {c}. How many {thing} are there?",
+            "There are {a} {thing} in a box. {name} puts in {b} more and takes out {c}. "
+            "How many {thing} are there?",
             "{name} has {a} {thing} and {b} more at home. {name} sells {c} of them. How many {thing} remain?",
             "{name} finds {a} {thing} on Monday and {b} on Tuesday, and gives {c} to a friend. "
             "How many {thing} are left?",
         ],
         [
-            "{name} owns {a} {thing}. A friend brings {b}, a neighbour takes {c}. How many does {name} own in the end?"
+            "{name} owns {a} {thing}. A friend brings {b}, a neighbour takes {c}. "
+            "How many does {name} own in the end?"
         ],
     ),
     "zh": (

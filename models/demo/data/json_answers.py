@@ -21,8 +21,8 @@ NAMES = {
 }
 CITIES = {
     "en": words(
-        "Paris London Berlin Rome Madrid Vienna Oslo Lisbon Dublin Athens Prague Warsaw Boston Tokyo Cairo Lima "
-        "Sydney Beijing Toronto Chicago"
+        "Paris London Berlin Rome Madrid Vienna Oslo Lisbon Dublin Athens Prague Warsaw "
+        "Boston Tokyo Cairo Lima Sydney Beijing Toronto Chicago"
     ),
     "zh": words(
         "北京 上海 广州 深圳 杭州 南京 成都 武汉 西安 重庆 天津 苏州 青岛 大连 长沙 昆明 东京 纽约 香港 厦门"

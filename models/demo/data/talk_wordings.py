@@ -6,14 +6,15 @@ from __future__ import annotations
 from models.demo.data.example import Language
 
 ABILITIES: dict[Language, str] = {
-    "en": "I can count, calculate in steps, sort lists, write small Python functions, answer in JSON and write "
-    "about a few subjects.",
+    "en": "I can count, calculate in steps, sort lists, write small Python functions, answer in JSON "
+    "and write about a few subjects.",
     "zh": "我会数数、一步一步计算、给列表排序、写简单的Python函数、用JSON回答，还能介绍一些主题。",
 }
 ANSWERS: dict[Language, dict[str, str]] = {
     "en": {
         "greeting": "Hello! How can I help you?",
-        "identity": "I am a small diffusion language model, made to show how blocks of text are decoded in parallel.",
+        "identity": "I am a small diffusion language model, made to show how blocks of text are decoded in "
+        "parallel.",
         "ability": ABILITIES["en"],
         "thanks": "You are welcome!",
         "goodbye": "Goodbye!",

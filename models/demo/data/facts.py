@@ -162,6 +162,6 @@ SKILL = Skill(
     shown=frozenset(
         ("paragraph", subject, wording)
         for subject in ("great_wall", "diffusion_language_model")
-        for wording in (0, 21)
+        for wording in map(PARAGRAPH["en"].place, ("write a brief introduction of {}", "What is {}?"))
     ),
 )

@@ -57,7 +57,10 @@ def _write(item: Item, language: Language, random: Random, unseen: bool) -> Exam
     write = {"told": _told, "sum": _sum, "list": _list, "count": _count, "first": _asked, "before": _asked}[
         kind
     ]
-    return write(item, language, random, unseen)
+    example = write(item, language, random, unseen)
+    if kind not in ("first", "before") and random.random() < 0.2:
+        example.messages[:0] = _interlude(language, random)
+    return example
 
 
 def _told(item: Item, language: Language, random: Random, unseen: bool) -> Example:

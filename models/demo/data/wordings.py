@@ -67,6 +67,9 @@ class Wordings:
     def __len__(self) -> int:
         return len(self._seen)
 
+    def place(self, wording: str) -> int:
+        return self._seen.index(wording)
+
     def choose(self, random: Random, unseen: bool) -> str:
         if not unseen and random.random() < _FIRST_SHARE:
             return _capitalized(self._seen[0])

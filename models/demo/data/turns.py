@@ -12,11 +12,8 @@ from models.demo.data.lists import answer as ordered
 from models.demo.data.turns_following import FOLLOWING, OPENING
 
 _KINDS = [*["told"] * 5, *["sum"] * 3, *["list"] * 3, *["count"] * 2, "first", "before"]
-_FOLLOW_UPS = {
-    "sum": ["plus", "plus", "minus", "times"],
-    "list": ["up", "down", "reverse"],
-    "count": ["on", "back"],
-}
+_FOLLOW_UPS = {"list": ["up", "down", "reverse"], "count": ["on", "back"]}
+_CHANGES = {"plus": sum_steps, "minus": difference_steps, "times": product_steps}
 
 
 def _draw(random: Random) -> Item:
@@ -27,10 +24,8 @@ def _draw(random: Random) -> Item:
             told = [(each, random.randrange(len(wordings.VALUES[each]["en"]))) for each in kinds]
             return (kind, random.choice(kinds), *told)
         case "sum":
-            follow = random.choice(_FOLLOW_UPS[kind])
             a, b = random.randint(0, 99), random.randint(0, 99)
-            c = random.randint(2, 9) if follow == "times" else random.randint(0, min(99, a + b))
-            return (kind, follow, a, b, c)
+            return (kind, a, b, *_changes(a + b, random))
         case "list":
             numbers = [random.randint(0, random.choice([9, 99])) for _ in range(random.randint(2, 7))]
             return (
@@ -52,12 +47,24 @@ def _draw(random: Random) -> Item:
             return (kind, *random.sample(range(len(wordings.REMEMBERED["en"])), random.randint(2, 3)))
 
 
+def _changes(total: int, random: Random) -> list[tuple[str, int]]:
+    """One to three of plus, minus and times, none of which goes below zero."""
+    changes = []
+    for _ in range(random.choice([1, 1, 2, 3])):
+        change = (
+            random.choice(["plus", "plus", "minus", "times"])
+            if total < 100
+            else random.choice(["plus", "minus"])
+        )
+        c = random.randint(2, 9) if change == "times" else random.randint(0, min(99, total))
+        total = {"plus": total + c, "minus": total - c, "times": total * c}[change]
+        changes.append((change, c))
+    return changes
+
+
 def _write(item: Item, language: Language, random: Random, unseen: bool) -> Example:
     kind = item[0]
-    write = {"told": _told, "sum": _sum, "list": _list, "count": _count, "first": _asked, "before": _asked}[
-        kind
-    ]
-    example = write(item, language, random, unseen)
+    example = _WRITERS[kind](item, language, random, unseen)
     if kind not in ("first", "before") and random.random() < 0.2:
         example.messages[:0] = _interlude(language, random)
     return example
@@ -80,14 +87,16 @@ def _told(item: Item, language: Language, random: Random, unseen: bool) -> Examp
 
 
 def _sum(item: Item, language: Language, random: Random, unseen: bool) -> Example:
-    _, follow, a, b, c = item
-    total = a + b
-    opening = OPENING["sum", language].choose(random, unseen=False).format(a, b)
-    steps = {"plus": sum_steps, "minus": difference_steps, "times": product_steps}[follow](total, c)
-    then = FOLLOWING[follow, language].choose(random, unseen).format(c)
-    reply = concluded(sum_steps(a, b), str(total), language)
-    answer = concluded(steps, steps[-1].split(" = ")[1], language)
-    return Example([user(opening), assistant(reply), user(then)], answer)
+    _, a, b, *changes = item
+    messages = [user(OPENING["sum", language].choose(random, unseen=False).format(a, b))]
+    total, steps = a + b, sum_steps(a, b)
+    for number, (change, c) in enumerate(changes, start=1):
+        messages.append(assistant(concluded(steps, str(total), language)))
+        wording = FOLLOWING[change, language].choose(random, unseen and number == len(changes))
+        messages.append(user(wording.format(c)))
+        steps = _CHANGES[change](total, c)
+        total = int(steps[-1].split(" = ")[1])
+    return Example(messages, concluded(steps, str(total), language))
 
 
 def _list(item: Item, language: Language, random: Random, unseen: bool) -> Example:
@@ -123,5 +132,7 @@ def _interlude(language: Language, random: Random) -> list[Message]:
     question, answer = random.choice(wordings.REMEMBERED[language])
     return [user(question), assistant(answer)]
 
+
+_WRITERS = {"told": _told, "sum": _sum, "list": _list, "count": _count, "first": _asked, "before": _asked}
 
 SKILL = Skill("turns", _draw, _write, weight=1.3)

@@ -81,7 +81,7 @@ class RouterSettings(Listener):
 
 class WorkerSettings(Listener):
     port: int = Field(8002, ge=0, le=65535, description="Health and metrics.")
-    model: str = Field("tiny-llada2", description="A name in configs/models, or the path of such a file.")
+    model: str = Field("dllm-demo", description="A name in configs/models, or the path of such a file.")
     profile: str = Field("cpu-dev", description="A name in configs/profiles, or the path of such a file.")
     checkpoint: str | None = Field(
         None, description="Overrides the model file's checkpoint: a folder or a hub id."

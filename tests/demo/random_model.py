@@ -8,9 +8,9 @@ from models.demo import shape, tokenizer
 from models.demo.model import Model
 
 
-def random_model(size: shape.Size = "toy") -> Model:
+def random_model() -> Model:
     torch.manual_seed(0)
-    model = Model(shape.config(size, tokenizer.load()))
+    model = Model(shape.config("toy", tokenizer.load()))
     for parameter in model.parameters():
         if parameter.dim() == 2:
             parameter.data *= 8

@@ -30,7 +30,9 @@ def profiles() -> list[Profile]:
 def test_every_model_is_listed() -> None:
     rows = []
     for model in models():
-        size = [f"{model.facts.weights_gb:g}", str(model.facts.context_length)] if model.facts else ["-", "-"]
+        facts = checkpoint.facts(model, checkpoint.locate(model))
+        assert facts.weights_gb
+        size = [f"{round(facts.weights_gb, 3):g}", str(facts.context_length)]
         decoding = ["none: autoregressive", "-"]
         if model.dllm:
             parameters = ", ".join(f"{name} {value}" for name, value in model.dllm.config.items())
@@ -55,9 +57,8 @@ def test_every_profile_is_listed() -> None:
 
 
 def command_line(model: Model, profile: Profile) -> str:
-    tiny = model.checkpoint == checkpoint.TINY
-    location = "TINY" if tiny else model.checkpoint
-    facts = TINY_FACTS if tiny else checkpoint.facts(model, location)
+    location = "DEMO" if model.checkpoint == checkpoint.DEMO else model.checkpoint
+    facts = checkpoint.facts(model, checkpoint.locate(model))
     built = command.build(
         model, profile, location, facts, port=31000, run_dir=Path("RUN"), sglang_version=SGLANG
     )
@@ -70,18 +71,7 @@ def command_line(model: Model, profile: Profile) -> str:
     return " \\\n  ".join(" ".join(line) for line in lines) + "\n"
 
 
-TINY_FACTS = catalog.Facts(
-    architecture="LLaDA2MoeModelLM",
-    attention_heads=4,
-    kv_heads=2,
-    context_length=2048,
-    vocab_size=1103,
-    block_size=32,
-    mask_id=1,
-)
-
-
-@pytest.mark.parametrize("name", ["llada2.1-mini", "llada2.1-flash", "tiny-llada2"])
+@pytest.mark.parametrize("name", ["llada2.1-mini", "llada2.1-flash", "dllm-demo"])
 def test_the_command_line_on_each_machine(name: str) -> None:
     model = catalog.load_model(name)
     lines: dict[str, list[str]] = {}
@@ -124,7 +114,7 @@ def refused(
     loaded, machine = catalog.load_model(model), catalog.load_profile(profile)
     memory = int((machine.gpu_memory_gib or 0) * 2**30)
     hardware = Hardware("nvidia", (Gpu(gpu, memory, ""),) * gpus) if gpus else Hardware("cpu")
-    known = checkpoint.facts(loaded, loaded.checkpoint) if loaded.facts else TINY_FACTS
+    known = checkpoint.facts(loaded, checkpoint.locate(loaded))
     with pytest.raises(preflight.Refused) as refusal:
         preflight.check(
             loaded,
@@ -176,7 +166,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "too many GPUs": lambda: refused(MINI, H200, "--tp-size", "4", gpus=2),
     "heads that do not split": lambda: refused(MINI, H200, "--tp-size", "3"),
     "weights that do not fit": lambda: refused("llada2.1-flash", H200, "--tp-size", "1"),
-    "GPUs on a CPU": lambda: refused("tiny-llada2", "cpu-dev", "--tp-size", "2", gpus=0),
+    "GPUs on a CPU": lambda: refused("dllm-demo", "cpu-dev", "--tp-size", "2", gpus=0),
     "the worker's own argument": lambda: refused(MINI, H200, "--port", "30000"),
     "an abbreviation": lambda: refused(MINI, H200, "--attention", "triton"),
     "a value in the option's item": lambda: refused(MINI, H200, "--tp-size 4"),

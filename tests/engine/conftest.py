@@ -24,9 +24,17 @@ START_S = 300
 
 
 @contextmanager
-def engine_process(location: Path, port: int, run_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The worker's own command for the CPU, run on any checkpoint; output goes to run_dir/engine.log."""
+def engine_process(
+    location: Path, port: int, run_dir: Path, dllm: catalog.Dllm | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The worker's own command for the CPU, run on any checkpoint; output goes to run_dir/engine.log.
+
+    Args:
+        dllm: instead of LowConfidence.
+    """
     model = catalog.load_model("tiny-llada2")
+    if dllm is not None:
+        model = model.model_copy(update={"dllm": dllm})
     planned = command.build(
         model,
         catalog.load_profile("cpu-dev"),
@@ -62,11 +70,11 @@ def engine_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with engine_process(tiny_checkpoint.write(run_dir / "tiny"), port, run_dir) as process:
-        _wait_until_up(process, url, run_dir / "engine.log")
+        wait_until_up(process, url, run_dir / "engine.log")
         yield url
 
 
-def _wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     deadline = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < deadline:
         try:

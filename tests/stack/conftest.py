@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
 import pytest
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, OpenAI
 
 from dllm_stack.local.service import listen
 from dllm_stack.redis import Connections
@@ -40,8 +40,9 @@ async def client(stack: LocalStack) -> AsyncIterator[AsyncOpenAI]:
 
 
 @pytest.fixture
-async def model(client: AsyncOpenAI) -> str:
-    return (await client.models.list()).data[0].id
+def model(stack: LocalStack) -> str:
+    with OpenAI(base_url=f"{stack.gateway_url}/v1", api_key="none", max_retries=0) as client:
+        return client.models.list().data[0].id
 
 
 @pytest.fixture

@@ -19,10 +19,12 @@ PROMPTS = 6
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("backend", ["sglang", "sglang-oai", "sglang-oai-chat"])
-def test_it_completes(stack: LocalStack, tmp_path: Path, backend: str, record: Callable[[str], None]) -> None:
+def test_it_completes(
+    stack: LocalStack, model: str, tmp_path: Path, backend: str, record: Callable[[str], None]
+) -> None:
     result = tmp_path / "result.jsonl"
     command = [sys.executable, "-m", "sglang.bench_serving", "--backend", backend]
-    command += ["--base-url", stack.gateway_url, "--model", "tiny-llada2", "--tokenizer", stack.checkpoint]
+    command += ["--base-url", stack.gateway_url, "--model", model, "--tokenizer", stack.checkpoint]
     command += ["--dataset-name", "random-ids", "--random-input-len", "48", "--random-output-len", "48"]
     command += ["--num-prompts", str(PROMPTS), "--max-concurrency", "3", "--output-file", str(result)]
     # The load generator imports SGLang, which needs on a CPU what the engine needs.

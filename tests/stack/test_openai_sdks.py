@@ -152,7 +152,7 @@ async def test_what_cannot_be_done_is_refused_by_name(
 
 @pytest.mark.parametrize(
     ("body", "code"),
-    [(b'{"model": ', "invalid_json"), (b'{"model": "tiny-llada2"}', "missing_required_parameter")],
+    [(b'{"model": ', "invalid_json"), (b'{"model": "dllm-demo"}', "missing_required_parameter")],
 )
 async def test_a_broken_body_is_refused(
     stack: LocalStack, http: aiohttp.ClientSession, body: bytes, code: str
@@ -177,10 +177,14 @@ def newest_python_sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(240)
 def test_the_newest_python_sdk(
-    stack: LocalStack, newest_python_sdk: Path, generated: dict[str, Any], record: Callable[[str], None]
+    stack: LocalStack,
+    model: str,
+    newest_python_sdk: Path,
+    generated: dict[str, Any],
+    record: Callable[[str], None],
 ) -> None:
     run = subprocess.run(
-        [newest_python_sdk, CLIENTS / "newest_sdk.py", f"{stack.gateway_url}/v1", "tiny-llada2"],
+        [newest_python_sdk, CLIENTS / "newest_sdk.py", f"{stack.gateway_url}/v1", model],
         capture_output=True,
         text=True,
         check=True,
@@ -195,13 +199,17 @@ def test_the_newest_python_sdk(
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(shutil.which("npm") is None, reason="openai-node needs Node.js and npm")
 def test_the_node_sdk(
-    stack: LocalStack, tmp_path: Path, generated: dict[str, Any], record: Callable[[str], None]
+    stack: LocalStack,
+    model: str,
+    tmp_path: Path,
+    generated: dict[str, Any],
+    record: Callable[[str], None],
 ) -> None:
     shutil.copy(CLIENTS / "stream.mjs", tmp_path)
     install = ["npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund"]
     subprocess.run([*install, "--prefix", tmp_path, NODE_SDK], check=True, capture_output=True)
     run = subprocess.run(
-        ["node", tmp_path / "stream.mjs", f"{stack.gateway_url}/v1", "tiny-llada2"],
+        ["node", tmp_path / "stream.mjs", f"{stack.gateway_url}/v1", model],
         capture_output=True,
         text=True,
         check=True,

@@ -219,7 +219,7 @@ class AttachedWorker:
     """A whole worker in this process, on an engine that somebody else runs."""
 
     def __init__(self, redis: RedisSettings, engine_url: str, run_dir: Path, **settings: Any) -> None:
-        worker = WorkerSettings(**{"port": 0, "engine_url": engine_url} | settings)
+        worker = WorkerSettings(**{"port": 0, "model": MODEL, "engine_url": engine_url} | settings)
         self.plan = plans.make(worker, created=0)
         self._worker = Worker(Settings(redis=redis, queue=QUEUE, worker=worker), self.plan, run_dir)
         self.id = self._worker.id

@@ -226,6 +226,24 @@ def test_where_a_checkpoint_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             checkpoint.locate(model, wrong)
 
 
+def test_the_demo_checkpoint_comes_with_the_package() -> None:
+    model = catalog.load_model("dllm-demo")
+    location = checkpoint.locate(model)
+    assert Path(location) == CONFIGS.parent / "models" / "demo" / "checkpoint"
+    facts = checkpoint.facts(model, location)
+    assert facts.is_dllm
+    assert facts.chat_template is True
+    assert (facts.block_size, facts.context_length) == (32, 2048)
+
+
+def test_a_package_without_the_demo_checkpoint_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_DEMO_FOLDER", tmp_path)
+    with pytest.raises(CheckpointError, match=f"{tmp_path}: the demo model's weights are not there"):
+        checkpoint.locate(catalog.load_model("dllm-demo"))
+
+
 def test_the_tiny_checkpoint_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model = catalog.load_model("tiny-llada2")

@@ -52,7 +52,7 @@ AMD = """
 L4 = "--kv-cache-dtype bf16 --max-total-tokens 16384 --chunked-prefill-size 4096 --enable-p2p-check"
 
 ON_CPU = """
-    --model-path /checkpoint --served-model-name tiny-llada2 --trust-remote-code
+    --model-path /checkpoint --served-model-name {model} --trust-remote-code
     --host 127.0.0.1 --port 31000 --enable-metrics
     --tp-size 1 --mem-fraction-static 0.5 --max-running-requests 8
     --device cpu
@@ -132,8 +132,9 @@ def test_no_flash_on_four_l4() -> None:
         build("llada2.0-flash", "l4-4x")
 
 
-def test_the_tiny_model_on_a_cpu() -> None:
-    assert build("tiny-llada2", "cpu-dev").argv[3:] == ON_CPU.split()
+@pytest.mark.parametrize("model", ["dllm-demo", "tiny-llada2"])
+def test_a_small_model_on_a_cpu(model: str) -> None:
+    assert build(model, "cpu-dev").argv[3:] == ON_CPU.format(model=model).split()
 
 
 @pytest.mark.parametrize(("profile", "tp"), [("h100-8x", 4), ("h200-8x", 4), ("b200-8x", 2), ("h20-8x", 4)])

@@ -52,7 +52,7 @@ def reasons(
         preflight.check(
             model,
             profile,
-            facts or checkpoint.facts(model, model.checkpoint),
+            facts or checkpoint.facts(model, checkpoint.locate(model)),
             hardware or machine(profile),
             engine_args=engine_args or [],
             sglang_version=sglang_version,
@@ -70,19 +70,12 @@ def of_folder(folder: Path, **fields: Any) -> tuple[Model, Facts]:
 
 def entries() -> list[tuple[str, str]]:
     profiles = sorted(file.stem for file in (CONFIGS / "profiles").glob("*.yaml"))
-    pairs = [(model, profile) for profile in profiles for model in catalog.load_profile(profile).models]
-    return [pair for pair in pairs if pair[0] != "tiny-llada2"]
+    return [(model, profile) for profile in profiles for model in catalog.load_profile(profile).models]
 
 
 @pytest.mark.parametrize(("model", "profile"), entries())
 def test_every_model_of_every_profile_is_started(model: str, profile: str) -> None:
     assert reasons(model, profile) == []
-
-
-def test_the_tiny_model_is_started_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    model = catalog.load_model("tiny-llada2")
-    assert reasons(model, "cpu-dev", facts=checkpoint.facts(model, checkpoint.locate(model))) == []
 
 
 def test_newlines_for_ever_cannot_happen(tmp_path: Path) -> None:
@@ -257,12 +250,8 @@ def test_a_profile_for_another_gpu() -> None:
     ]
 
 
-def test_a_cpu_profile_where_there_is_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    model = catalog.load_model("tiny-llada2")
-    facts = checkpoint.facts(model, checkpoint.locate(model))
-    gpus = machine(catalog.load_profile("l4-4x"))
-    assert reasons(model, "cpu-dev", facts=facts, hardware=gpus) == []
+def test_a_cpu_profile_where_there_is_a_gpu() -> None:
+    assert reasons("dllm-demo", "cpu-dev", hardware=machine(catalog.load_profile("l4-4x"))) == []
 
 
 @pytest.mark.parametrize("requests", ["0", "-1", "many", "1.5", "8.0"])

@@ -53,7 +53,10 @@ class Dllm(_Record):
 
 class Model(_Record):
     name: Name = Field(description="The model id that clients send, and the pool of its workers.")
-    checkpoint: str = Field(min_length=1, description="A hub id, a folder, or `tiny:` (written locally).")
+    checkpoint: str = Field(
+        min_length=1,
+        description="A hub id, a folder, `demo:` (part of this package) or `tiny:` (written locally).",
+    )
     revision: str | None = Field(None, description="Commit, tag or branch of a hub id.")
     facts: Facts | None = Field(None, description="Of the checkpoint, to check settings without it.")
     dllm: Dllm | None = Field(None, description="None: the model is autoregressive.")

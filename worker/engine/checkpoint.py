@@ -11,12 +11,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dllm_stack.settings import CONFIGS
 from worker import tiny_checkpoint
 from worker.engine.architectures import BLOCK_DIFFUSION
 from worker.engine.catalog import Facts, Model
 
-# As a model's `checkpoint`: the generated one, written on first use.
-TINY = "tiny:"
+# As a model's `checkpoint`: the trained one that is part of this package, and the generated one, written on
+# first use.
+DEMO, TINY = "demo:", "tiny:"
+
+_DEMO_FOLDER = CONFIGS.parent / "models" / "demo" / "checkpoint"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -36,9 +40,11 @@ def locate(model: Model, override: str | None = None) -> str:
         override: takes the place of the model file's checkpoint.
 
     Raises:
-        CheckpointError: it is neither.
+        CheckpointError: it is neither, or not there.
     """
     name = override or model.checkpoint
+    if name == DEMO:
+        return str(_demo())
     if name == TINY:
         return str(_tiny())
     folder = Path(name).expanduser()
@@ -62,6 +68,15 @@ def facts(model: Model, location: str) -> Facts:
     if model.facts and location == model.checkpoint:
         return _with_stock_values(model.facts)
     return _read(download_small_files(location, model.revision if location == model.checkpoint else None))
+
+
+def _demo() -> Path:
+    if not (_DEMO_FOLDER / "model.safetensors").is_file():
+        raise CheckpointError(
+            f"{_DEMO_FOLDER}: the demo model's weights are not there: install dllm-stack whole, or choose "
+            "another model by worker.model"
+        )
+    return _DEMO_FOLDER
 
 
 def _tiny() -> Path:

@@ -1,0 +1,185 @@
+"""What the demo model can do through the running stack: `python -m loadtest.demo`.
+
+Held-out items of every skill, which the model was never trained on, go to a stack's OpenAI API, all of a
+skill's at once. An engine has one way of decoding, so the stack is started anew for each. Prints exact
+match, tokens per forward, what each way of decoding costs in accuracy, and the answers to the prompts that
+everybody tries; plants wrong tokens and counts those that JointThreshold repairs. Exit status 1 says that a
+target was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import yaml
+
+from loadtest import demo_report, forwards
+from loadtest.demo_report import DEFAULT, Served
+from loadtest.local_stack import LocalStack
+from models.demo import checkpoint
+from models.demo.chat import Chat
+from models.demo.data import corpus
+from models.demo.data.example import LANGUAGES, Example, Language, single
+from models.demo.decoding import Algorithm
+from models.demo.evaluate import ALGORITHMS, SEED_PROMPTS, Evaluation
+from worker.engine import catalog
+from worker.engine.checkpoint import locate
+
+MODEL = "dllm-demo"
+_DOCUMENT_TOKENS = 512  # the longest that the model was trained on: prompt, answer and end
+_ANSWER_TOKENS = 512
+_TIMEOUT_S = 600
+
+# What is asked, by skill and language.
+Questions = dict[tuple[str, Language], list[Example]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    Attributes:
+        tokens: without the end token.
+        prompt_forwards: those that only stored the prompt.
+    """
+
+    text: str
+    tokens: int
+    prompt_forwards: int
+
+
+@contextmanager
+def served(algorithm: Algorithm) -> Iterator[LocalStack]:
+    """A stack with the demo model, decoded in this way."""
+    dllm = catalog.Dllm(algorithm=type(algorithm).__name__, config=asdict(algorithm))
+    model = catalog.load_model(MODEL).model_copy(update={"dllm": dllm})
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.yaml"
+        file.write_text(yaml.safe_dump(model.model_dump(exclude_none=True)))
+        with LocalStack(DLLM_WORKER__MODEL=str(file)) as stack:
+            yield stack
+
+
+class Client:
+    """Asks a stack by OpenAI's API. Use as a context manager."""
+
+    def __init__(self, stack: LocalStack) -> None:
+        self._gateway_url, self._engine_url = stack.gateway_url, stack.engine_url
+        self._chat = Chat()
+
+    async def __aenter__(self) -> Self:
+        self._http = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
+            connector=aiohttp.TCPConnector(limit=0),
+            raise_for_status=True,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.close()
+
+    async def answer(self, example: Example) -> Answer:
+        body: dict[str, Any] = {"model": MODEL, "max_tokens": _ANSWER_TOKENS}
+        if example.tools:  # which the gateway's chat does not take: their prompt is rendered here
+            path, body["prompt"] = "completions", self._chat.render(example)
+        else:
+            path, body["messages"] = "chat/completions", example.messages
+        async with self._http.post(f"{self._gateway_url}/v1/{path}", json=body) as response:
+            answer = await response.json()
+        (choice,), usage = answer["choices"], answer["usage"]
+        return Answer(
+            text=choice["text"] if example.tools else choice["message"]["content"],
+            tokens=usage["completion_tokens"] - (choice["finish_reason"] == "stop"),
+            prompt_forwards=forwards.of_prompt(
+                usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
+            ),
+        )
+
+    async def score(
+        self, examples: Sequence[Example], algorithm: str, skill: str, language: Language
+    ) -> Served:
+        """Of examples asked all at once."""
+        before = await forwards.made(self._http, self._engine_url)
+        began = time.perf_counter()
+        answers = await asyncio.gather(*map(self.answer, examples))
+        seconds = time.perf_counter() - began
+        made = await forwards.made(self._http, self._engine_url) - before
+        return Served(
+            algorithm,
+            skill,
+            language,
+            items=len(examples),
+            exact=sum(a.text == example.answer for a, example in zip(answers, examples, strict=True)),
+            tokens=sum(answer.tokens for answer in answers),
+            forwards=made - sum(answer.prompt_forwards for answer in answers),
+            seconds=seconds,
+        )
+
+
+async def scores(stack: LocalStack, algorithm: str, questions: Questions) -> list[Served]:
+    async with Client(stack) as client:
+        return [
+            await client.score(examples, algorithm, skill, language)
+            for (skill, language), examples in questions.items()
+        ]
+
+
+async def seed_answers(stack: LocalStack) -> dict[str, str]:
+    async with Client(stack) as client:
+        answers = await asyncio.gather(*(client.answer(single(prompt, "")) for prompt in SEED_PROMPTS))
+    return {prompt: answer.text for prompt, answer in zip(SEED_PROMPTS, answers, strict=True)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m loadtest.demo", description=__doc__)
+    parser.add_argument("--items", type=int, default=16, help="of each skill in each language")
+    parser.add_argument("--skills", nargs="*", default=[], help="all, if none is named")
+    parser.add_argument("--algorithms", nargs="*", default=list(ALGORITHMS), choices=list(ALGORITHMS))
+    parser.add_argument("--json", type=Path, help="write everything there")
+    arguments = parser.parse_args()
+
+    skills = corpus.named(arguments.skills)
+    folder = Path(locate(catalog.load_model(MODEL)))
+    evaluation = Evaluation(checkpoint.load(folder), _DOCUMENT_TOKENS)
+    questions: Questions = {
+        (skill.name, language): evaluation.held_out(skill, language, arguments.items)
+        for skill in skills
+        for language in LANGUAGES
+    }
+    found: list[Served] = []
+    answers: dict[str, str] = {}
+    for algorithm in arguments.algorithms:
+        with served(ALGORITHMS[algorithm]) as stack:
+            found += asyncio.run(scores(stack, algorithm, questions))
+            if algorithm == DEFAULT:
+                answers = asyncio.run(seed_answers(stack))
+        demo_report.print_scores([score for score in found if score.algorithm == algorithm])
+    repairs = list(evaluation.repairs(skills, arguments.items))
+    targets = demo_report.targets(found, repairs)
+    demo_report.print_summary(found, repairs, answers, targets)
+    if arguments.json:
+        report = {
+            "scores": [asdict(score) for score in found],
+            "repairs": [asdict(repair) for repair in repairs],
+            "seed_answers": answers,
+            "targets": [asdict(target) | {"met": target.met} for target in targets],
+        }
+        arguments.json.write_text(json.dumps(report, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    sys.exit(not all(target.met for target in targets))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The trained model that the stack serves by default: it can count, and the engine computes it right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from loadtest import forwards
+from loadtest.count import NUMBERS, count
+from loadtest.local_stack import LocalStack
+from models.demo import tokenizer
+from models.demo.data.example import single
+from models.demo.rows import Encoder
+from tests.engine.reference import Reference
+
+QUESTIONS = [
+    "Write the number from 1 to 128",
+    "请介绍一下长城",
+    "What is 487 + 96 * 7?",
+    "Something that it has never been asked",
+]
+TOKENS = 70
+
+
+async def test_the_seed_prompt_streams_the_right_numbers(
+    stack: LocalStack, record: Callable[[str], None]
+) -> None:
+    counted = await count(stack)
+    assert counted.text == NUMBERS
+    assert counted.blocks > 1
+    record(f"from 1 to 128: {counted}")
+
+
+@pytest.mark.timeout(240)
+async def test_the_engine_equals_the_plain_reference(stack: LocalStack, http: aiohttp.ClientSession) -> None:
+    encoder, reference = Encoder(tokenizer.load()), Reference(Path(stack.checkpoint))
+    prompts = [encoder.prompt(single(question, "")) for question in QUESTIONS]
+    expected = [await asyncio.to_thread(reference.generate, prompt, TOKENS) for prompt in prompts]
+
+    async def answer(prompt: list[int]) -> list[int]:
+        sampling = {"temperature": 0, "max_new_tokens": TOKENS, "ignore_eos": True}
+        body = {"input_ids": prompt, "sampling_params": sampling}
+        async with http.post(f"{stack.gateway_url}/generate", json=body) as response:
+            ids: list[int] = (await response.json())["output_ids"]
+            return ids
+
+    alone = [await answer(prompt) for prompt in prompts]
+    assert alone == [each.token_ids for each in expected]
+    before = await forwards.made(http, stack.engine_url)
+    assert await asyncio.gather(*map(answer, prompts)) == alone
+    # All of them are shorter than a block: none is stored by a forward of its own.
+    assert max(map(len, prompts)) < 32
+    made = await forwards.made(http, stack.engine_url) - before
+    assert made == sum(each.forwards for each in expected)

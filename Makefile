@@ -3,7 +3,7 @@ VENV := .venv
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
-	show-disconnect show-kill show-overload
+	show-disconnect show-kill show-overload show-count show-demo
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ bench: setup ## What the stack costs over the bare engine: TTFT, end to end, mem
 
 show-fresh-clone: ## A clone in an empty folder: make up answers, its snippets work, Ctrl-C leaves nothing
 	@$(PYTHON) tests/fresh_clone.py
+
+show-count: setup ## The stack counts from 1 to 128 in a stream: the numbers, the time, the tokens a forward
+	@$(VENV)/bin/python -m loadtest.count
+
+show-demo: setup ## What the demo model can do, in six ways of decoding: 11 minutes (ITEMS=8: 5)
+	@$(VENV)/bin/python -m loadtest.demo $(if $(ITEMS),--items $(ITEMS)) $(if $(JSON),--json $(JSON))
 
 show-openai: setup ## The OpenAI SDKs, Python and Node: streams, usage, and an error for each refused parameter
 	@$(VENV)/bin/python -m pytest tests/stack/test_openai_sdks.py

@@ -2,9 +2,9 @@
 
 Held-out items of every skill, which the model was never trained on, go to a stack's OpenAI API, all of a
 skill's at once. An engine has one way of decoding, so the stack is started anew for each. Prints exact
-match, tokens per forward, what each way of decoding costs in accuracy, and the answers to the prompts that
-everybody tries; plants wrong tokens and counts those that JointThreshold repairs. Exit status 1 says that a
-target was missed.
+match, tokens per forward, what each way of decoding costs in accuracy, and how the model does when asked in
+words that it was never trained on; the answers to the prompts that everybody tries; and how many wrong tokens
+JointThreshold repairs. Exit status 1 says that a target was missed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from loadtest.local_stack import LocalStack
 from models.demo import checkpoint
 from models.demo.chat import Chat
 from models.demo.data import corpus
-from models.demo.data.example import LANGUAGES, Example, Language, single
+from models.demo.data.example import LANGUAGES, Example, Language, Skill, single
 from models.demo.decoding import Algorithm
 from models.demo.evaluate import ALGORITHMS, SEED_PROMPTS, Evaluation
+from models.demo.model import Model
 from worker.engine import catalog
 from worker.engine.checkpoint import locate
 
@@ -41,9 +42,6 @@ MODEL = "dllm-demo"
 _DOCUMENT_TOKENS = 512  # the longest that the model was trained on: prompt, answer and end
 _ANSWER_TOKENS = 512
 _TIMEOUT_S = 600
-
-# What is asked, by skill and language.
-Questions = dict[tuple[str, Language], list[Example]]
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,16 @@ class Answer:
     text: str
     tokens: int
     prompt_forwards: int
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Of one skill in one language, asked all at once."""
+
+    skill: str
+    language: Language
+    unseen_wordings: bool
+    examples: list[Example]
 
 
 @contextmanager
@@ -108,39 +116,45 @@ class Client:
             ),
         )
 
-    async def score(
-        self, examples: Sequence[Example], algorithm: str, skill: str, language: Language
-    ) -> Served:
-        """Of examples asked all at once."""
+    async def score(self, questions: Questions, algorithm: str) -> Served:
         before = await forwards.made(self._http, self._engine_url)
         began = time.perf_counter()
-        answers = await asyncio.gather(*map(self.answer, examples))
+        answers = await asyncio.gather(*map(self.answer, questions.examples))
         seconds = time.perf_counter() - began
         made = await forwards.made(self._http, self._engine_url) - before
+        pairs = zip(answers, questions.examples, strict=True)
         return Served(
             algorithm,
-            skill,
-            language,
-            items=len(examples),
-            exact=sum(a.text == example.answer for a, example in zip(answers, examples, strict=True)),
+            questions.skill,
+            questions.language,
+            items=len(answers),
+            exact=sum(answer.text == example.answer for answer, example in pairs),
             tokens=sum(answer.tokens for answer in answers),
             forwards=made - sum(answer.prompt_forwards for answer in answers),
             seconds=seconds,
+            unseen_wordings=questions.unseen_wordings,
         )
 
 
-async def scores(stack: LocalStack, algorithm: str, questions: Questions) -> list[Served]:
+async def scores(stack: LocalStack, algorithm: str, questions: Sequence[Questions]) -> list[Served]:
     async with Client(stack) as client:
-        return [
-            await client.score(examples, algorithm, skill, language)
-            for (skill, language), examples in questions.items()
-        ]
+        return [await client.score(each, algorithm) for each in questions]
 
 
 async def seed_answers(stack: LocalStack) -> dict[str, str]:
     async with Client(stack) as client:
         answers = await asyncio.gather(*(client.answer(single(prompt, "")) for prompt in SEED_PROMPTS))
     return {prompt: answer.text for prompt, answer in zip(SEED_PROMPTS, answers, strict=True)}
+
+
+def held_out(model: Model, skills: Sequence[Skill], count: int, *, unseen_wordings: bool) -> list[Questions]:
+    """Items whose prompt and answer are no longer together than what the model was trained on."""
+    evaluation = Evaluation(model, _DOCUMENT_TOKENS, unseen_wordings=unseen_wordings)
+    return [
+        Questions(skill.name, language, unseen_wordings, evaluation.held_out(skill, language, count))
+        for skill in skills
+        for language in LANGUAGES
+    ]
 
 
 def main() -> None:
@@ -152,22 +166,23 @@ def main() -> None:
     arguments = parser.parse_args()
 
     skills = corpus.named(arguments.skills)
-    folder = Path(locate(catalog.load_model(MODEL)))
-    evaluation = Evaluation(checkpoint.load(folder), _DOCUMENT_TOKENS)
-    questions: Questions = {
-        (skill.name, language): evaluation.held_out(skill, language, arguments.items)
-        for skill in skills
-        for language in LANGUAGES
-    }
+    model = checkpoint.load(Path(locate(catalog.load_model(MODEL))))
+    seen, unseen = (
+        held_out(model, skills, arguments.items, unseen_wordings=unseen) for unseen in (False, True)
+    )
     found: list[Served] = []
     answers: dict[str, str] = {}
     for algorithm in arguments.algorithms:
         with served(ALGORITHMS[algorithm]) as stack:
-            found += asyncio.run(scores(stack, algorithm, questions))
+            of_it = asyncio.run(scores(stack, algorithm, seen))
+            demo_report.print_scores(of_it)
+            found += of_it
             if algorithm == DEFAULT:
+                of_it = asyncio.run(scores(stack, algorithm, unseen))
+                demo_report.print_scores(of_it)
+                found += of_it
                 answers = asyncio.run(seed_answers(stack))
-        demo_report.print_scores([score for score in found if score.algorithm == algorithm])
-    repairs = list(evaluation.repairs(skills, arguments.items))
+    repairs = list(Evaluation(model, _DOCUMENT_TOKENS).repairs(skills, arguments.items))
     targets = demo_report.targets(found, repairs)
     demo_report.print_summary(found, repairs, answers, targets)
     if arguments.json:

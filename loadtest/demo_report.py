@@ -21,9 +21,11 @@ class Served(Score):
 
     Attributes:
         seconds: from the first question to the last answer, all asked at once.
+        unseen_wordings: asked in words that the model was never trained on.
     """
 
     seconds: float
+    unseen_wordings: bool
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ def total(scores: Iterable[Served]) -> Total:
 
 
 def targets(scores: Sequence[Served], repairs: Sequence[Repair]) -> list[Target]:
-    """Those about which something was measured."""
+    """Those about which something was measured. Unseen wordings have none."""
+    scores = [score for score in scores if not score.unseen_wordings]
     found: list[Target] = []
     for skill, least in _LEAST_EXACT.items():
         if chosen := [s for s in scores if (s.skill, s.algorithm) == (skill, DEFAULT)]:
@@ -74,7 +77,8 @@ def targets(scores: Sequence[Served], repairs: Sequence[Repair]) -> list[Target]
 
 def print_scores(scores: Sequence[Served]) -> None:
     """Of one way of decoding, a line for each skill and language."""
-    print(f"\n{scores[0].algorithm:<24}{'language':<10}{'exact':>14}{'tokens/forward':>16}{'tokens/s':>10}")
+    print(f"\n{scores[0].algorithm}{', unseen wordings' if scores[0].unseen_wordings else ''}")
+    print(f"{'skill':<24}{'language':<10}{'exact':>14}{'tokens/forward':>16}{'tokens/s':>10}")
     for score in scores:
         of_it = total([score])
         share = f"{score.exact}/{score.items} {of_it.exact:4.0%}"
@@ -91,13 +95,16 @@ def print_summary(
     answers: Mapping[str, str],
     targets: Sequence[Target],
 ) -> None:
-    algorithms = list(dict.fromkeys(score.algorithm for score in scores))
-    totals = {name: total(s for s in scores if s.algorithm == name) for name in algorithms}
-    print(f"\n{'all skills':<24}{'exact':>8}{'costs':>8}{'tokens/forward':>16}{'tokens/s':>10}")
+    of_rows: dict[str, list[Served]] = {}
+    for score in scores:
+        row = score.algorithm + (", unseen wordings" if score.unseen_wordings else "")
+        of_rows.setdefault(row, []).append(score)
+    totals = {row: total(of_row) for row, of_row in of_rows.items()}
+    print(f"\n{'all skills':<40}{'exact':>8}{'costs':>8}{'tokens/forward':>16}{'tokens/s':>10}")
     for name, of_it in totals.items():
         cost = f"{totals[DEFAULT].exact - of_it.exact:.1%}" if DEFAULT in totals else ""
         print(
-            f"{name:<24}{of_it.exact:8.1%}{cost:>8}{of_it.tokens_per_forward:16.1f}{of_it.tokens_per_s:10.0f}"
+            f"{name:<40}{of_it.exact:8.1%}{cost:>8}{of_it.tokens_per_forward:16.1f}{of_it.tokens_per_s:10.0f}"
         )
     for prompt, answer in answers.items():
         print(f"\n> {prompt}\n{answer}")

@@ -78,7 +78,8 @@ async def measure(
         for number in range(-1, rounds):  # round -1 warms up
             order = [gateway, engine] if number % 2 else [engine, gateway]
             for url in order:
-                texts = [f"Round {number}, client {client}: count." for client in range(concurrency)]
+                starts = (100 * (number + 2) + client for client in range(concurrency))
+                texts = [f"Count from {start} to {start + 99}." for start in starts]
                 began = time.perf_counter()
                 batch = await asyncio.gather(*(chat(session, url, model, text, max_tokens) for text in texts))
                 if number >= 0:

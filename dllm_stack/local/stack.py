@@ -140,14 +140,17 @@ class Stack:
                 await self._wait_ready(session, name)
             model = (await self._wait_ready(session, "worker"))["model"]
         url = self._url("gateway")
+        asked = time.monotonic()
         try:
             answer = await first_answer(url, model)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise StartError(f"The first request failed: {error!r}") from None
+        answered = time.monotonic()
         self._console.print(f"\n{escape(snippets(url, model))}", style="default")
-        self._console.print(f"A first answer, {time.monotonic() - began:.0f} s after the start:\n")
+        self._console.print(f"A first answer, {answered - began:.0f} s after the start:\n")
         self._console.print(escape(answer["choices"][0]["message"]["content"]), "\n")
-        self._console.print(f"{answer['usage']['completion_tokens']} tokens. Ctrl-C stops everything.")
+        tokens = answer["usage"]["completion_tokens"]
+        self._console.print(f"{tokens} tokens in {answered - asked:.1f} s. Ctrl-C stops everything.")
 
     async def _start_redis(self, group: asyncio.TaskGroup) -> None:
         if self._valkey is not None:

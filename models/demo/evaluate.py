@@ -67,14 +67,21 @@ class Repair:
 
 
 class Evaluation:
-    def __init__(self, model: Model, max_tokens: int) -> None:
+    """
+    Args:
+        max_tokens: of prompt and answer; longer items are passed over.
+        unseen_wordings: ask in words that are never trained on.
+    """
+
+    def __init__(self, model: Model, max_tokens: int, *, unseen_wordings: bool = False) -> None:
         self._model, self._max_tokens = model, max_tokens
+        self._unseen_wordings = unseen_wordings
         self._tokenizer = tokenizer.load()
         self._encoder = Encoder(self._tokenizer)
 
     def held_out(self, skill: Skill, language: Language, count: int) -> list[Example]:
         """Items whose prompt and answer fit into max_tokens."""
-        examples = corpus.held_out(skill, language, 8 * count)
+        examples = corpus.held_out(skill, language, 8 * count, unseen_wordings=self._unseen_wordings)
         fitting = (e for e in examples if len(self._encoder.document(e).ids) <= self._max_tokens)
         return [example for example, _ in zip(fitting, range(count), strict=False)]
 
@@ -162,12 +169,13 @@ def main() -> None:
     parser.add_argument("--skills", nargs="*", default=[], help="all, if none is named")
     parser.add_argument("--algorithms", nargs="*", default=list(ALGORITHMS), choices=list(ALGORITHMS))
     parser.add_argument("--max-tokens", type=int, default=512, help="prompt and answer; passes over longer")
+    parser.add_argument("--unseen-wordings", action="store_true", help="ask in words never trained on")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     arguments = parser.parse_args()
 
     torch.set_float32_matmul_precision("high")  # several times faster on a GPU
     model = checkpoint.load(arguments.checkpoint).to(arguments.device)
-    evaluation = Evaluation(model, arguments.max_tokens)
+    evaluation = Evaluation(model, arguments.max_tokens, unseen_wordings=arguments.unseen_wordings)
     skills = corpus.named(arguments.skills)
     scores = list(evaluation.scores(skills, arguments.algorithms, arguments.items))
     _print(scores)

@@ -11,9 +11,13 @@ import pytest
 
 from loadtest import forwards
 from loadtest.count import NUMBERS, count
+from loadtest.demo import held_out, scores
+from loadtest.demo_report import DEFAULT
 from loadtest.local_stack import LocalStack
-from models.demo import tokenizer
+from models.demo import checkpoint, tokenizer
+from models.demo.data import corpus
 from models.demo.data.example import single
+from models.demo.evaluate import Evaluation
 from models.demo.rows import Encoder
 from tests.engine.reference import Reference
 
@@ -56,3 +60,14 @@ async def test_the_engine_equals_the_plain_reference(stack: LocalStack, http: ai
     assert max(map(len, prompts)) < 32
     made = await forwards.made(http, stack.engine_url) - before
     assert made == sum(each.forwards for each in expected)
+
+
+@pytest.mark.timeout(240)
+async def test_held_out_items_score_as_in_the_plain_evaluation(stack: LocalStack) -> None:
+    # Their prompts have blocks of their own, some of them in the prefix cache.
+    model, skills = checkpoint.load(Path(stack.checkpoint)), corpus.named(["tools"])
+    served = await scores(stack, DEFAULT, held_out(model, skills, 3, unseen_wordings=False))
+    plain = await asyncio.to_thread(lambda: list(Evaluation(model, 512).scores(skills, [DEFAULT], 3)))
+    assert [each.items for each in served] == [3, 3]
+    for ours, theirs in zip(served, plain, strict=True):
+        assert (ours.exact, ours.tokens, ours.forwards) == (theirs.exact, theirs.tokens, theirs.forwards)

@@ -25,7 +25,7 @@ def test_it_completes(
     result = tmp_path / "result.jsonl"
     command = [sys.executable, "-m", "sglang.bench_serving", "--backend", backend]
     command += ["--base-url", stack.gateway_url, "--model", model, "--tokenizer", stack.checkpoint]
-    command += ["--dataset-name", "random-ids", "--random-input-len", "48", "--random-output-len", "48"]
+    command += ["--dataset-name", "random-ids", "--random-input-len", "48", "--random-output-len", "24"]
     command += ["--num-prompts", str(PROMPTS), "--max-concurrency", "3", "--output-file", str(result)]
     # The load generator imports SGLang, which needs on a CPU what the engine needs.
     environment = os.environ | engine_environment()

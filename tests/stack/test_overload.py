@@ -20,9 +20,9 @@ async def test_the_surplus_gets_429_at_once_and_the_rest_is_answered(
     stack: LocalStack, model: str, record: Callable[[str], None]
 ) -> None:
     async def ask(number: int) -> tuple[int, float, str | None]:
-        body = {"model": model, "prompt": f"Request {number}", "max_tokens": 16}
+        body = {"model": model, "messages": [{"role": "user", "content": f"What is {number} + 1?"}]}
         began = time.monotonic()
-        async with http.post(f"{stack.gateway_url}/v1/completions", json=body) as response:
+        async with http.post(f"{stack.gateway_url}/v1/chat/completions", json=body) as response:
             answer = await response.json()
             assert ("choices" in answer) == (response.status == 200)
             return response.status, time.monotonic() - began, response.headers.get("Retry-After")

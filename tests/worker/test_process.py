@@ -20,7 +20,7 @@ from dllm_stack.messages import TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.settings import RedisSettings, WorkerSettings
 from tests.waiting import eventually
-from tests.worker.conftest import Caller, engine_children
+from tests.worker.conftest import MODEL, Caller, engine_children
 from worker.engine.command import EngineCommand
 from worker.engine.process import EngineProcess
 from worker.engine.supervisor import Engine, EngineGivenUp
@@ -186,6 +186,7 @@ class WorkerProcess:
             "DLLM_REDIS__URL": redis.url,
             "DLLM_QUEUE__HEARTBEAT_S": "0.2",
             "DLLM_WORKER__PORT": str(self.port),
+            "DLLM_WORKER__MODEL": MODEL,
             **{f"DLLM_WORKER__{name.upper()}": value for name, value in settings.items()},
         }
         self._process: asyncio.subprocess.Process | None = None

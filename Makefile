@@ -14,6 +14,11 @@ $(VENV)/.installed: requirements/cpu.txt requirements/install.sh pyproject.toml
 	@requirements/install.sh $(PYTHON) $(VENV)
 	@touch $@
 
+# The tests run the queue on Redis 7 too.
+$(VENV)/bin/redis-server: requirements/redis_server.sh $(VENV)/.installed
+	@requirements/redis_server.sh $(VENV)
+	@touch $@
+
 up: setup ## Run the whole stack on this machine: gateway, router, worker, queue and engine
 	@$(VENV)/bin/dllm-stack up
 
@@ -22,7 +27,7 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint ## Style, types, and every test
+test: lint $(VENV)/bin/redis-server ## Style, types, and every test
 	@$(VENV)/bin/python -m pytest
 
 bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer

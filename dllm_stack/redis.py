@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 
-from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio import ConnectionPool, Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, RedisError
+from redis.exceptions import ConnectionError, RedisClusterException, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from dllm_stack.redis_url import Cluster, Sentinels, parse, shown
 from dllm_stack.settings import RedisSettings
 
 __all__ = ["BLOCK_S", "Connections", "RedisError", "shown"]
@@ -23,7 +26,8 @@ _NO_BOUND = 2**31  # redis-py's own would be 100
 
 
 class Connections:
-    """Two clients of one Redis: `commands`, and `blocking` for reads that wait up to BLOCK_S.
+    """Two clients of one Redis: `commands`, and `blocking` for reads that wait up to BLOCK_S. The URL alone
+    says whether it is one server, one behind Sentinels, or a cluster.
 
     Calls go between `async with connections.limit()`, which ends them in time. The timeout that redis-py
     has of its own is not used: it sends through `asyncio.wait_for`, which in Python 3.11 can swallow the
@@ -52,6 +56,8 @@ class Connections:
                     yield
         except TimeoutError:
             raise RedisTimeoutError(f"Redis did not answer within {limit_s:g} s") from None
+        except RedisClusterException as error:  # which redis-py does not count among its RedisErrors
+            raise ConnectionError(str(error)) from error
 
     async def ping(self) -> None:
         """Raises `RedisError` when Redis does not answer in time."""
@@ -63,22 +69,20 @@ class Connections:
         await self.blocking.aclose()
 
 
-def shown(url: str) -> str:
-    """A Redis URL without user, password and options, for messages."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
-
-
-def _client(settings: RedisSettings) -> Redis:
-    pool = ConnectionPool.from_url(
-        settings.url,
-        max_connections=_NO_BOUND,
-        socket_timeout=None,
-        socket_connect_timeout=settings.timeout_s,
-        socket_keepalive=True,
-        protocol=2,
+def _client(settings: RedisSettings) -> Any:
+    where = parse(settings.url)
+    options = where.options | {
+        "max_connections": _NO_BOUND,
+        "socket_timeout": None,
+        "socket_connect_timeout": settings.timeout_s,
+        "socket_keepalive": True,
+        "protocol": 2,
         # After a restart of Redis every pooled connection is dead, so a command that failed in transit
         # is sent once more. That is why every script of the queue is safe to repeat.
-        retry=Retry(NoBackoff(), retries=1, supported_errors=(ConnectionError,)),
-    )
-    return Redis.from_pool(pool)
+        "retry": Retry(NoBackoff(), retries=1, supported_errors=(ConnectionError,)),
+    }
+    if isinstance(where, Cluster):
+        return RedisCluster(startup_nodes=[ClusterNode(*host) for host in where.hosts], **options)
+    if isinstance(where, Sentinels):
+        return Sentinel(where.hosts, sentinel_kwargs=where.own_options).master_for(where.service, **options)
+    return Redis.from_pool(ConnectionPool(**options))

@@ -21,9 +21,9 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 from pydantic_settings import SettingsError as UnreadableSource
-from redis.asyncio.connection import parse_url
 
 from dllm_stack.messages import Tier
+from dllm_stack.redis_url import parse
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 Policy = Literal["session", "prefix", "least_tokens"]
@@ -37,13 +37,17 @@ class _Group(BaseModel):
 
 
 class RedisSettings(_Group):
-    url: str = Field("redis://127.0.0.1:6379/0", description="Redis >= 7 or Valkey.")
+    url: str = Field(
+        "redis://127.0.0.1:6379/0",
+        description="Redis >= 7 or Valkey: redis://, rediss:// or unix://, redis+sentinel://host:port,.../service"
+        " or redis+cluster://host:port,...",
+    )
     timeout_s: float = Field(2.0, gt=0, description="Limit of one command, connecting included.")
 
     @field_validator("url")
     @classmethod
     def _is_understood(cls, url: str) -> str:
-        parse_url(url)
+        parse(url)
         return url
 
 
@@ -117,6 +121,12 @@ class RouterSettings(Listener):
     affinity_s: float = Field(
         600.0, gt=0, description="How long a worker is thought to hold a prefix or session in its cache."
     )
+    worker_pods: str | None = Field(
+        None, min_length=1, description="Label selector of the workers' pods to watch; unset: no cluster."
+    )
+    worker_pods_namespace: str | None = Field(
+        None, min_length=1, description="Their namespace; unset: the router's own, or the kubeconfig's."
+    )
 
 
 class WorkerSettings(Listener):
@@ -137,6 +147,7 @@ class WorkerSettings(Listener):
         description="A job on which the engine is silent this long is taken from it.",
     )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for running jobs.")
+    pod: str | None = Field(None, min_length=1, description="The name of the Kubernetes pod it runs in.")
 
 
 class Settings(BaseSettings):

@@ -7,22 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from redis.asyncio import ConnectionPool, Redis, RedisCluster
-from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
-from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, RedisClusterException, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dllm_stack.redis_url import Cluster, Sentinels, parse, shown
+from dllm_stack.redis_clients import ClusterClient, client
+from dllm_stack.redis_url import parse, shown
 from dllm_stack.settings import RedisSettings
 
 __all__ = ["BLOCK_S", "Connections", "RedisError", "shown"]
 
 BLOCK_S = 1.0  # longest block of one blocking read
 _MOST_COMMANDS = 32  # at a time, each on a connection of its own; further ones wait, within their time
-_NO_BOUND = 2**31  # redis-py's own would be 100
 
 
 class Connections:
@@ -39,8 +34,9 @@ class Connections:
     def __init__(self, settings: RedisSettings) -> None:
         self._timeout_s = settings.timeout_s
         self._turn = asyncio.Semaphore(_MOST_COMMANDS)
-        self.commands = _client(settings)
-        self.blocking = _client(settings)
+        where = parse(settings.url)
+        self.commands: Any = client(where, settings.timeout_s)
+        self.blocking: Any = client(where, settings.timeout_s)
 
     @asynccontextmanager
     async def limit(self, *, block_s: float = 0.0) -> AsyncIterator[None]:
@@ -55,6 +51,9 @@ class Connections:
                 async with self._turn:
                     yield
         except TimeoutError:
+            for redis in (self.commands, self.blocking):
+                if isinstance(redis, ClusterClient):
+                    redis.mistrust()
             raise RedisTimeoutError(f"Redis did not answer within {limit_s:g} s") from None
         except RedisClusterException as error:  # which redis-py does not count among its RedisErrors
             raise ConnectionError(str(error)) from error
@@ -67,22 +66,3 @@ class Connections:
     async def aclose(self) -> None:
         await self.commands.aclose()
         await self.blocking.aclose()
-
-
-def _client(settings: RedisSettings) -> Any:
-    where = parse(settings.url)
-    options = where.options | {
-        "max_connections": _NO_BOUND,
-        "socket_timeout": None,
-        "socket_connect_timeout": settings.timeout_s,
-        "socket_keepalive": True,
-        "protocol": 2,
-        # After a restart of Redis every pooled connection is dead, so a command that failed in transit
-        # is sent once more. That is why every script of the queue is safe to repeat.
-        "retry": Retry(NoBackoff(), retries=1, supported_errors=(ConnectionError,)),
-    }
-    if isinstance(where, Cluster):
-        return RedisCluster(startup_nodes=[ClusterNode(*host) for host in where.hosts], **options)
-    if isinstance(where, Sentinels):
-        return Sentinel(where.hosts, sentinel_kwargs=where.own_options).master_for(where.service, **options)
-    return Redis.from_pool(ConnectionPool(**options))

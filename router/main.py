@@ -63,7 +63,9 @@ class Router:
                     if pool not in self._pools:
                         self._pools.add(pool)
                         log.info("serving pool", pool=pool)
-                        queue = PoolQueue(self._connections, pool, self._settings.queue)
+                        queue = PoolQueue(
+                            self._connections, pool, self._settings.queue, self._settings.router
+                        )
                         group.create_task(Dispatcher(queue, self._metrics).run())
                 self._sees_redis = True
             except RedisError:

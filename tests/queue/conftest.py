@@ -20,14 +20,18 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def redis_settings(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSettings]:
-    folder = tmp_path_factory.mktemp(backend)
-    match backend:
-        case "valkey":
-            server = servers.standalone(servers.VALKEY, folder)
-        case "redis7":
-            server = servers.standalone(servers.redis7(), folder)
-        case _:
-            server = servers.cluster(folder)
-    with server as url:
-        yield RedisSettings(url=url)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Cluster]:
+    with servers.Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def redis_settings(
+    backend: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RedisSettings]:
+    if backend == "cluster":
+        yield RedisSettings(url=request.getfixturevalue("cluster").url)
+    else:
+        binary = servers.VALKEY if backend == "valkey" else servers.redis7()
+        with servers.standalone(binary, tmp_path_factory.mktemp(backend)) as url:
+            yield RedisSettings(url=url)

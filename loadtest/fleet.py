@@ -87,7 +87,8 @@ class Fleet:
         argv = valkey.command(port, self._data)
         self._add("valkey", [*argv, "--appendonly", "yes"] if self.durable else argv, None)
         for number in range(self.size.workers):
-            url = self._simulator(number)
+            engine, url = simulator(f"simulator-{number}", self.pace, self.folder)
+            self.members[engine.name] = engine
             self.simulators.append(url)
             self._service("worker", number, DLLM_WORKER__ENGINE_URL=url)
         for number in range(self.size.routers):
@@ -117,11 +118,7 @@ class Fleet:
         Raises:
             TimeoutError
         """
-        async with asyncio.timeout(START_S), aiohttp.ClientSession() as http:
-            for name in names or self.members:
-                if (probe := self.members[name].probe) is not None:
-                    while not await _is_ok(http, probe):  # noqa: ASYNC110
-                        await asyncio.sleep(_POLL_S)
+        await asyncio.gather(*(ready(self.members[name]) for name in names or self.members))
 
     async def lose_data(self) -> None:
         """Valkey is killed, and comes back empty."""
@@ -132,12 +129,6 @@ class Fleet:
 
     def named(self, kind: str) -> list[str]:
         return [name for name in self.members if name.startswith(kind)]
-
-    def _simulator(self, number: int) -> str:
-        url = f"http://127.0.0.1:{(port := free_port())}"
-        argv = [sys.executable, "-m", "loadtest.simulator", "--port", str(port), *self.pace]
-        self._add(f"simulator-{number}", argv, f"{url}/health")
-        return url
 
     def _service(self, kind: str, number: int, **env: str) -> str:
         url = f"http://127.0.0.1:{(port := free_port())}"
@@ -153,6 +144,27 @@ class Fleet:
         hurry.set()
         for member in reversed(self.members.values()):
             await member.stop(hurry)
+
+
+def simulator(name: str, pace: list[str], folder: Path) -> tuple[Member, str]:
+    """A simulator and its URL."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    argv = [sys.executable, "-m", "loadtest.simulator", "--port", str(port), *pace]
+    return Member(name, argv, folder, probe=f"{url}/health", env={}), url
+
+
+async def ready(member: Member) -> None:
+    """Waits until it serves.
+
+    Raises:
+        TimeoutError
+    """
+    if member.probe is None:
+        return
+    async with asyncio.timeout(START_S), aiohttp.ClientSession() as http:
+        while not await _is_ok(http, member.probe):  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
 
 
 async def _is_ok(http: aiohttp.ClientSession, url: str) -> bool:

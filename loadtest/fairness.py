@@ -81,7 +81,9 @@ async def ask(http: aiohttp.ClientSession, url: str, tenant: str, number: int) -
         "stream": True,
     }
     began, ttft_s = time.monotonic(), 0.0
-    async with http.post(f"{url}/v1/chat/completions", json=body, headers={"X-Tenant-ID": tenant}) as response:
+    async with http.post(
+        f"{url}/v1/chat/completions", json=body, headers={"X-Tenant-ID": tenant}
+    ) as response:
         async for line in response.content:
             if not ttft_s and line.startswith(b"data: {") and _text(line[6:]):
                 ttft_s = time.monotonic() - began

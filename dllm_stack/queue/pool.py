@@ -90,7 +90,7 @@ class PoolQueue(Inspection):
                 return None
             case [b"full", where, of, waiting, interval_ms]:
                 bound = where.decode(), of.decode()
-                return queue_full(self.pool, job.tenant, job.tier, *bound, waiting, interval_ms)
+                return queue_full(self.pool, job.tenant, job.tier.value, *bound, waiting, interval_ms)
             case _:
                 return no_worker(self.pool)
 

@@ -44,7 +44,7 @@ def client(where: Server | Sentinels | Cluster, timeout_s: float) -> Any:
             pool = _MasterPool(where.service, _Watch(where, timeout_s), **options)  # type: ignore[no-untyped-call]
             return Redis.from_pool(pool)
         case Cluster():
-            return ClusterClient(where.hosts, options)
+            return ClusterClient(where.hosts, timeout_s, options)
 
 
 class _Watch(Sentinel):
@@ -80,11 +80,12 @@ class _MasterPool(SentinelConnectionPool):
 class ClusterClient(RedisCluster):
     """A pool of workers is one slot, so one node; which one it is may change."""
 
-    def __init__(self, hosts: list[tuple[str, int]], options: dict[str, Any]) -> None:
+    def __init__(self, hosts: list[tuple[str, int]], timeout_s: float, options: dict[str, Any]) -> None:
         nodes = [ClusterNode(*host) for host in hosts]
         # Otherwise every few redirections redis-py would close all connections, those in use too.
         super().__init__(startup_nodes=nodes, reinitialize_steps=0, **options)
         self._hosts = hosts
+        self._look_s = timeout_s / 4
         self.commands_parser = _Keys()
 
     def mistrust(self) -> None:
@@ -93,8 +94,14 @@ class ClusterClient(RedisCluster):
         self._initialize = True
 
     async def initialize(self, *args: Any, **options: Any) -> ClusterClient:
-        # The nodes once found may all be gone, and others have come under the names that we were given.
-        await super().initialize(self._hosts, options.get("last_failed_node_name"))
+        failed = options.get("last_failed_node_name")
+        while self._initialize:
+            try:
+                async with asyncio.timeout(self._look_s):
+                    # The nodes once found may all be gone, and others be there under the names given to us.
+                    await super().initialize(self._hosts, failed)
+            except TimeoutError:  # the node asked is silent; the next is taken by chance
+                continue
         return self
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
@@ -112,12 +119,14 @@ class ClusterClient(RedisCluster):
 
 
 class _Keys(AsyncCommandsParser):
+    """redis-py would ask a node for the place of each command's keys, and for every XREAD once more. In
+    what the queue sends, the first key comes first."""
+
+    async def initialize(self, node: ClusterNode | None = None) -> None: ...
+
     async def get_keys(self, *args: Any) -> Any:
-        """redis-py would ask a node for the keys of every XREAD."""
-        if args[0] != "XREAD":
-            return await super().get_keys(*args)
-        streams = args[args.index(b"STREAMS") + 1 :]
-        return streams[: len(streams) // 2]
+        first = args.index(b"STREAMS") + 1 if args[0] == "XREAD" else 1
+        return args[first : first + 1]
 
 
 class _Script(AsyncScript):

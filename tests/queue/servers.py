@@ -139,11 +139,15 @@ class Cluster:
         wait_until(lambda: all(self._is_whole(node) for node in self.nodes))
         for node in self.nodes[3:]:
             node.client.execute_command("CLUSTER REPLICATE", first.client.execute_command("CLUSTER MYID"))
-            wait_until(lambda: node.client.info("replication").get("master_link_status") == "up")
+        wait_until(lambda: all(_follows(node) for node in self.nodes[3:]))
 
     def _is_whole(self, node: Server) -> bool:
         info: dict[str, str] = node.client.execute_command("CLUSTER INFO")
         return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == str(len(self.nodes))
+
+
+def _follows(replica: Server) -> bool:
+    return bool(replica.client.info("replication").get("master_link_status") == "up")
 
 
 class Watched:
@@ -158,7 +162,7 @@ class Watched:
 
             self.master = server("master", "--repl-diskless-sync-delay", "0")
             self.replica = server("replica", "--replicaof", "127.0.0.1", str(self.master.port))
-            wait_until(lambda: self.replica.client.info("replication")["master_link_status"] == "up")
+            wait_until(lambda: _follows(self.replica))
             self.sentinels = []
             for name in ("sentinel0", "sentinel1", "sentinel2"):
                 (folder / name).mkdir()

@@ -95,7 +95,9 @@ async def test_a_master_that_falls_silent_is_gone_round(
         async def read() -> list[Any]:
             """Begun before, it is not to wait for ever."""
             async with connections.limit(block_s=BLOCK_S):
-                return list(await connections.blocking.xread({"dllm:{f}:s": "0-0"}, block=int(BLOCK_S * 1000)))
+                return list(
+                    await connections.blocking.xread({"dllm:{f}:s": "0-0"}, block=int(BLOCK_S * 1000))
+                )
 
         assert await served()
         assert await read() == []

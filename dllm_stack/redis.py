@@ -10,7 +10,7 @@ from typing import Any
 from redis.exceptions import ConnectionError, RedisClusterException, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dllm_stack.redis_clients import ClusterClient, client
+from dllm_stack.redis_clients import ClusterClient, client, close
 from dllm_stack.redis_url import parse, shown
 from dllm_stack.settings import RedisSettings
 
@@ -64,5 +64,5 @@ class Connections:
             await self.commands.ping()
 
     async def aclose(self) -> None:
-        await self.commands.aclose()
-        await self.blocking.aclose()
+        await close(self.commands)
+        await close(self.blocking)

@@ -47,6 +47,12 @@ def client(where: Server | Sentinels | Cluster, timeout_s: float) -> Any:
             return ClusterClient(where.hosts, timeout_s, options)
 
 
+async def close(redis: Any) -> None:
+    if isinstance(redis, ClusterClient):
+        redis.settle()
+    await redis.aclose()
+
+
 class _Watch(Sentinel):
     """The Sentinels, asked one after the other: one that is silent leaves time for the others, and for
     the connection to the master."""
@@ -92,6 +98,10 @@ class ClusterClient(RedisCluster):
         """A node kept silent: another may have taken its place, so the next call looks anew. redis-py
         does it only when it sees a connection fail."""
         self._initialize = True
+
+    def settle(self) -> None:
+        """While it is to look anew, redis-py would leave its connections open at the end."""
+        self._initialize = False
 
     async def initialize(self, *args: Any, **options: Any) -> ClusterClient:
         failed = options.get("last_failed_node_name")

@@ -19,7 +19,7 @@ from dllm_stack.messages import Claim, Job, TextPrompt, WorkerCard
 from dllm_stack.queue import START, PoolQueue, Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, RouterSettings, Settings
-from router.main import PortTaken, Router
+from router.main import CannotStart, Router
 
 POOL = "tiny"
 
@@ -126,7 +126,7 @@ async def test_an_outage_of_redis_is_nobodys_death() -> None:
 
 async def test_a_taken_port_is_named(redis_settings: RedisSettings) -> None:
     settings = settings_for(redis_settings.url)
-    taken = pytest.raises(PortTaken, match=r"router\.port: .*in use")
+    taken = pytest.raises(CannotStart, match=r"router\.port: .*in use")
     with socket.create_server(("127.0.0.1", settings.router.port)), taken:
         await Router(settings).run(asyncio.Event())
 

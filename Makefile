@@ -17,7 +17,6 @@ $(VENV)/.installed: requirements/cpu.txt requirements/install.sh pyproject.toml
 # The tests run the queue on Redis 7 too.
 $(VENV)/bin/redis-server: requirements/redis_server.sh $(VENV)/.installed
 	@requirements/redis_server.sh $(VENV)
-	@touch $@
 
 up: setup ## Run the whole stack on this machine: gateway, router, worker, queue and engine
 	@$(VENV)/bin/dllm-stack up

@@ -12,7 +12,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
-from redis.exceptions import ConnectionError, NoScriptError
+from redis.exceptions import ConnectionError, NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dllm_stack.redis_url import Cluster, Sentinels, Server
@@ -118,11 +118,12 @@ class ClusterClient(RedisCluster):
         await self.initialize()  # if it is not, redis-py takes any node for any key
         return await super().execute_command(*args, **options)
 
-    def get_node(self, *args: Any, **options: Any) -> ClusterNode:
-        node = super().get_node(*args, **options)
-        if node is None:
-            raise ConnectionError("a slot moves to a node not seen yet")  # redis-py then looks anew
-        return node
+    def get_node(self, *args: Any, **options: Any) -> ClusterNode | None:
+        if "node_name" in options:
+            # redis-py goes after a slot that is moved key by key. A script would find some of its keys here,
+            # some there, so it has to wait until all have moved.
+            raise ResponseError("the slot is being moved to another node")
+        return super().get_node(*args, **options)
 
     def register_script(self, script: Any) -> AsyncScript:  # type: ignore[override]
         return _Script(self, script)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# redis_server.sh VENV: VENV/bin/redis-server, of version 7 or later, for the tests. The machine's own if it
-# has one; otherwise Debian's, unpacked inside VENV: nothing is installed, and no service starts.
+# redis_server.sh VENV: VENV/bin/redis-server, of version 7 or later, for the tests. It is the machine's own, or
+# else Debian's, unpacked inside VENV: nothing is installed, and no service starts.
 set -euo pipefail
 venv=$1
 
@@ -9,13 +9,22 @@ fail() {
   exit 1
 }
 
-major() { "$1" --version | sed -n 's/.* v=\([0-9]*\)\..*/\1/p'; }
+use() { # BINARY LIBRARIES
+  cat >"$venv/bin/redis-server.new" <<END
+#!/usr/bin/env bash
+export LD_LIBRARY_PATH='$2'
+exec -a redis-server '$1' "\$@"
+END
+  chmod +x "$venv/bin/redis-server.new"
+  local version
+  version=$("$venv/bin/redis-server.new" --version | sed -n 's/.* v=\([0-9]*\)\..*/\1/p')
+  [[ $version -ge 7 ]] && mv "$venv/bin/redis-server.new" "$venv/bin/redis-server"
+}
 
-if own=$(command -v redis-server) && [[ $(major "$own") -ge 7 ]]; then
-  ln -sf "$own" "$venv/bin/redis-server"
+if own=$(command -v redis-server) && ! [[ $own -ef $venv/bin/redis-server ]] && use "$own" ''; then
   exit
 fi
-command -v apt-get dpkg >/dev/null || fail "there is no redis-server 7 here, and no apt-get to get one with"
+command -v apt-get >/dev/null && command -v dpkg >/dev/null || fail "there is no redis-server 7 here, nor apt-get"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -39,11 +48,4 @@ for package in "$work"/cache/archives/*.deb; do
 done
 root=$(cd "$root" && pwd)
 libraries=$(find "$root" -name '*.so*' -printf '%h\n' | sort -u | paste -sd :)
-cat >"$work/redis-server" <<END
-#!/usr/bin/env bash
-export LD_LIBRARY_PATH=$libraries
-exec -a redis-server '$root/usr/bin/redis-check-rdb' "\$@"
-END
-chmod +x "$work/redis-server"
-[[ $(major "$work/redis-server") -ge 7 ]] || fail "Debian's redis-server here does not start, or is older"
-mv "$work/redis-server" "$venv/bin/redis-server"
+use "$root/usr/bin/redis-check-rdb" "$libraries" || fail "the redis-server of this Debian is older, or does not start"

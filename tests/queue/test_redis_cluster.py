@@ -37,7 +37,7 @@ def counter(connections: Connections) -> Callable[[], Any]:
     return count
 
 
-async def test_no_call_fails_when_a_slot_moves(cluster: Cluster, connections: Connections) -> None:
+async def test_no_call_fails_when_a_slot_moves_at_once(cluster: Cluster, connections: Connections) -> None:
     source = cluster.node_of(PREFIX)
     target = next(node for node in cluster.nodes if node is not source)
     count, calls, over = counter(connections), 0, asyncio.Event()
@@ -67,6 +67,28 @@ async def test_no_call_fails_when_a_slot_moves(cluster: Cluster, connections: Co
     async with connections.limit():
         await connections.commands.lpush(PREFIX + "wake", "1")
     assert (await asleep)[1] == b"1"
+
+
+async def test_a_slot_that_is_moved_key_by_key_is_away_meanwhile(
+    cluster: Cluster, connections: Connections
+) -> None:
+    count = counter(connections)
+    assert await count() == 1
+    source = cluster.node_of(PREFIX)
+    target = next(node for node in cluster.nodes if node is not source)
+    slot = source.client.execute_command("CLUSTER KEYSLOT", PREFIX)
+    source_id, target_id = (node.client.execute_command("CLUSTER MYID") for node in (source, target))
+    target.client.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", source_id)
+    source.client.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", target_id)
+    with pytest.raises(RedisError, match="being moved"):
+        await count()
+    keys = source.client.execute_command("CLUSTER GETKEYSINSLOT", slot, 10)
+    source.client.migrate("127.0.0.1", target.port, keys, 0, 1000)
+    with pytest.raises(RedisError, match="being moved"):
+        await count()
+    for node in cluster.nodes:
+        node.client.execute_command("CLUSTER SETSLOT", slot, "NODE", target_id)
+    assert await count() == 2
 
 
 async def test_scripts_are_known_everywhere(cluster: Cluster, connections: Connections) -> None:

@@ -132,7 +132,7 @@ async def pass_time(connections: Connections, seconds: float) -> None:
             if deadline != b"0":
                 await redis.hset(key, "deadline", str(int(deadline) - ms))
     if watched := await redis.get(PREFIX + "watched"):
-        await redis.set(PREFIX + "watched", int(watched) - ms)
+        await redis.set(PREFIX + "watched", int(watched) - ms, keepttl=True)
     if at := await redis.hget(PREFIX + "drain", "at"):
         await redis.hset(PREFIX + "drain", "at", str(int(at) - ms))
 

@@ -28,7 +28,7 @@ _WAIT_BUCKETS_S = (
 )
 
 
-_QUEUE_ENDS = ("expired", "shed", "no_worker", "worker_lost")
+_QUEUE_ENDS = ("expired", "shed", "no_worker", "worker_lost", "revoked")
 
 
 class RouterMetrics:
@@ -69,7 +69,7 @@ class RouterMetrics:
         self._ended = counter(
             "dllm_queue_ended_total",
             "Jobs that the queue itself ended: expired, shed for one of a higher tier, no_worker in time, "
-            "worker_lost too often.",
+            "worker_lost too often, revoked by an operator.",
             "reason",
         )
         self._continued = counter(

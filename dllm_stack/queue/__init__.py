@@ -7,6 +7,7 @@ from dllm_stack.queue.figures import (
     Dispatched,
     JobStatus,
     Reclaimed,
+    TenantStatus,
     TierDepth,
     WorkerStatus,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "PoolQueue",
     "Reclaimed",
     "Registry",
+    "TenantStatus",
     "TierDepth",
     "WorkerStatus",
 ]

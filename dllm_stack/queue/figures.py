@@ -25,7 +25,7 @@ class Reclaimed(msgspec.Struct, frozen=True):
         orphans: jobs cancelled because their gateway is dead.
         more: there was more to do than one call does.
         tally: how many jobs, since somebody last asked, the queue itself ended (expired | shed | no_worker |
-            worker_lost), and how many were dispatched with a part of their answer made (continued).
+            worker_lost | revoked), and how many were dispatched with a part of their answer made (continued).
     """
 
     fates: dict[str, list[str]] = {}
@@ -73,6 +73,13 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     failures: int  # in a row
     set_aside_until: float | None  # Unix seconds; once past, it gets one job at a time until one completes
     draining: bool  # by `drain_worker`
+
+
+class TenantStatus(msgspec.Struct, frozen=True):
+    tenant: str
+    waiting: int
+    waiting_bytes: int
+    running: int
 
 
 class JobStatus(msgspec.Struct, frozen=True):

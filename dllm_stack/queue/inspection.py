@@ -1,14 +1,14 @@
-"""What people see of a pool's queue, and what they do to its dead letters."""
+"""What people see of a pool's queue, and what they do to its jobs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from dllm_stack.messages import Job, Tier, WorkerCard
 from dllm_stack.queue import wire
-from dllm_stack.queue.figures import DeadLetter, JobStatus, WorkerStatus
+from dllm_stack.queue.figures import DeadLetter, JobStatus, TenantStatus, WorkerStatus
 from dllm_stack.redis import Connections
 
 _decode_card = msgspec.msgpack.Decoder(WorkerCard).decode
@@ -37,6 +37,11 @@ class Inspection:
             for card, running, load, failures, until_ms, draining in await self._run("workers")
         ]
 
+    async def tenants(self) -> list[TenantStatus]:
+        """Those that have open jobs, by name."""
+        rows = sorted(await self._run("tenants"))
+        return [TenantStatus(tenant.decode(errors="replace"), *figures) for tenant, *figures in rows]
+
     async def waiting(self, limit: int) -> list[JobStatus]:
         """By tier, and in the order in which they came."""
         return [_status(row) for row in await self._run("list", "waiting", limit)]
@@ -52,6 +57,10 @@ class Inspection:
         if not rows or body is None:
             return None
         return _status(rows[0]), wire.decode_job(body)
+
+    async def revoke(self, job_id: str) -> bool:
+        """Ends an open job and tells its client that an operator did. False: nobody waits for such a job."""
+        return cast(int, await self._run("revoke", job_id)) == 1
 
     async def dead(self) -> list[DeadLetter]:
         """Jobs that lost all their workers within a day, the oldest first."""

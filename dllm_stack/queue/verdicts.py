@@ -25,6 +25,8 @@ def verdict(pool: str, fields: dict[bytes, bytes]) -> Problem:
             )
         case b"no_worker":
             return no_worker(pool)
+        case b"revoked":
+            return Problem(ErrorCode.CANCELLED, "An operator cancelled this request.")
         case _:
             return Problem(ErrorCode.WORKER_LOST, "Every worker that ran this request was lost.")
 

@@ -7,7 +7,7 @@ import time
 from msgspec.structs import replace
 
 from dllm_stack.messages import Tier
-from dllm_stack.queue import PoolQueue
+from dllm_stack.queue import PoolQueue, TenantStatus
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings
 from tests.queue.kit import BEGINNING, BLOCK, POOL, beat, id_of, job, pass_time
@@ -59,3 +59,18 @@ async def test_workers_are_listed(connections: Connections) -> None:
     [status] = await queue.workers()
     assert (status.card.id, status.card.slots, status.running, status.load) == ("w", 2, 1, 100)
     assert (status.failures, status.set_aside_until, status.draining) == (0, None, False)
+
+
+async def test_tenants_are_listed(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    assert await queue.tenants() == []
+    await beat(queue, slots=1)
+    await queue.admit(job(1, tenant="acme"))
+    await queue.dispatch()
+    await queue.admit(job(2, tenant="b:c"))
+    await queue.admit(job(3, tenant="b:c", tier=Tier.FLEX))
+    [acme, other] = await queue.tenants()
+    assert acme == TenantStatus("acme", waiting=0, waiting_bytes=0, running=1)
+    assert other == TenantStatus(
+        "b:c", waiting=2, waiting_bytes=(await queue.depth()).waiting_bytes, running=0
+    )

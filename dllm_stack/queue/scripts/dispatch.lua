@@ -107,7 +107,7 @@ while handled < DISPATCH_AT_MOST and #candidates > 0 do
   end
   handled = handled + 1
   if job.deadline ~= '0' and tonumber(job.deadline) <= NOW then
-    expire(job)
+    call_off(job, 'expired')
   else
     turn = turn + 1
     local worker = pick(job, candidates)

@@ -38,7 +38,7 @@ end
 
 if left > 0 then
   for _, id in ipairs(redis.call('ZRANGE', P .. 'deadlines', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, left)) do
-    expire(job_of(id))
+    call_off(job_of(id), 'expired')
     left = left - 1
   end
 end

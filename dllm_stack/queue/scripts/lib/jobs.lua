@@ -62,8 +62,9 @@ local function cancel(id)
   end
 end
 
-local function expire(job)
-  send_verdict(job, 'expired')
+-- A job ends though its client still waits, and the client is told why.
+local function call_off(job, reason)
+  send_verdict(job, reason)
   if job.state == 'waiting' then
     leave_queue(job)
   else

@@ -15,6 +15,7 @@ from typing import Any
 from redis.asyncio.connection import Connection, SSLConnection, parse_url
 
 _PORTS = {"sentinel": 26379, "cluster": 6379}
+_NOT_OF_A_CONNECTION = {"connection_class", "sentinel_username", "sentinel_password"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,14 @@ def _options(url: str) -> dict[str, Any]:
     database = url.partition("://")[2].partition("?")[0].partition("/")[2]
     if not url.startswith("unix") and not (database.isdecimal() or not database):
         raise ValueError(f"{database!r} is not the number of a database")
-    return dict(parse_url(url))
+    options: dict[str, Any] = dict(parse_url(url))
+    connection = options.get("connection_class", Connection)
+    own = {name: value for name, value in options.items() if name not in _NOT_OF_A_CONNECTION}
+    try:
+        connection(**own)
+    except TypeError as error:
+        raise ValueError(f"an option is unknown: {error}") from None
+    return options
 
 
 def _without_host(options: dict[str, Any]) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def test_several_servers(url: str, meaning: Sentinels | Cluster) -> None:
         ("redis+cluster://a:port", "'a:port' is not a host or host:port"),
         ("redis+cluster://a,:7000", "':7000' is not a host or host:port"),
         ("redis+cluster://a:70000", "'a:70000' is not a host or host:port"),
+        ("redis+cluster://a?colour=red", "an option is unknown: .*'colour'"),
         ("redis+cluster://a/1", "a cluster has no database but 0"),
     ],
 )

@@ -23,6 +23,10 @@ class Inspection:
     async def _run(self, script: str, *args: str | bytes | int | float) -> Any:
         raise NotImplementedError
 
+    async def now(self) -> float:
+        """Unix seconds, by the clock that the times below go by."""
+        return cast(int, await self._run("now")) / 1000
+
     async def workers(self) -> list[WorkerStatus]:
         """The live ones."""
         return [

@@ -89,3 +89,13 @@ async def test_a_job_that_comes_back_too_late_expires(queue: PoolQueue, connecti
     assert await queue.dispatch() == []
     assert await ends(queue) == [EXPIRED]
     assert await keys_of_jobs(connections) == []
+
+
+async def test_a_cancelled_job_does_not_expire(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue)
+    await queue.admit(job(1, timeout_s=10))
+    await queue.dispatch()
+    await queue.cancel(id_of(1))
+    await pass_time(connections, 11)
+    assert (await queue.reclaim()).tally == {}
+    assert await replies(queue) == []

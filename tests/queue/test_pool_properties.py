@@ -31,6 +31,7 @@ from tests.queue.kit import (
     DONE,
     FAILED,
     POOL,
+    PREFIX,
     beat,
     commands,
     job,
@@ -45,6 +46,7 @@ T = TypeVar("T")
 WORKERS, GATEWAYS, TENANTS = ("w0", "w1"), ("g0", "g1"), ("calm", "heavy", "limited")
 RUNS = int(os.environ.get("DLLM_TEST_QUEUE_RUNS", "100"))  # of 60 steps each
 STEP_S = 20.0  # every limit of time lies well between two multiples of it
+FIRST = "local math = setmetatable({random = function() return 1 end}, {__index = math})\n"
 SETTINGS = QueueSettings(
     max_waiting_jobs=6,
     max_waiting_bytes=1200,
@@ -61,7 +63,15 @@ SETTINGS = QueueSettings(
 )
 
 
-class RepeatingQueue(PoolQueue):
+class FirstQueue(PoolQueue):
+    """Where any worker will do, it takes the first: a run of the test can be repeated."""
+
+    def __init__(self, connections: Connections, pool: str, settings: QueueSettings) -> None:
+        super().__init__(connections, pool, settings)
+        self._scripts._head += FIRST
+
+
+class RepeatingQueue(FirstQueue):
     """Every script is sent once more, as after a connection lost before the answer came."""
 
     async def _run(self, script: str, *args: str | bytes | int | float) -> Any:
@@ -72,7 +82,7 @@ class RepeatingQueue(PoolQueue):
 
 class QueueMachine(RuleBasedStateMachine):
     url: str
-    queue_class = PoolQueue
+    queue_class = FirstQueue
 
     def __init__(self) -> None:
         super().__init__()
@@ -300,6 +310,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert depth.dead_letters == len(self.model.dead)
 
     @invariant()
+    def same_shares(self) -> None:
+        for tier, shares in self.model.shares.items():
+            for key, expected in ((f"ready:{tier}", shares.ready), (f"tags:{tier}", shares.ahead)):
+                found = self.do(zset(self.connections, key))
+                assert found == pytest.approx(expected)
+
+    @invariant()
     def same_workers(self) -> None:
         for status in self.do(self.queue.workers()):
             worker, state = status.card.id, self.model.workers[status.card.id]
@@ -319,6 +336,11 @@ class QueueMachine(RuleBasedStateMachine):
                     (r.job_id, r.worker, r.attempt, r.after, r.end.outcome if r.end else "block")
                     for r in found
                 ]
+
+
+async def zset(connections: Connections, key: str) -> dict[str, float]:
+    found: Any = await connections.commands.zrange(PREFIX + key, 0, -1, withscores=True)
+    return {member.decode(): score for member, score in found}
 
 
 class RepeatingMachine(QueueMachine):

@@ -44,6 +44,7 @@ end
 
 local function stop_worker(job)
   redis.call('HSET', job_key(job.id), 'cancelled', 1)
+  redis.call('ZREM', P .. 'deadlines', job.id)
   redis.call('XADD', P .. 'commands:' .. job.worker, '*', 'kind', 'cancel', 'job', job.id,
     'attempt', job.attempt)
 end
@@ -69,7 +70,6 @@ local function call_off(job, reason)
     leave_queue(job)
   else
     stop_worker(job)
-    redis.call('ZREM', P .. 'deadlines', job.id)
   end
 end
 

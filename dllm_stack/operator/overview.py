@@ -23,9 +23,11 @@ _ID_WIDTH = 32
 _POOLS = ("pool", "waiting", *(str(tier) for tier in Tier), "bytes", "oldest", "running", "slots", "workers")
 _WORKERS = ("worker", "pod", "state", "running", "slots", "tokens", "failures")
 _TENANTS = ("tenant", "waiting", "bytes", "running")
-_JOBS = ("job", "state", "tier", "tenant", "age", "time left", "attempt", "worker", "tokens")
+_RUNNING = ("running job", "tier", "tenant", "age", "time left", "attempt", "tokens", "worker")
+_WAITING = ("waiting job", "tier", "tenant", "age", "time left", "attempts", "tokens")
 _DEAD = ("dead job", "tenant", "age", "attempts", "reason")
-_LEFT = {"pool", "worker", "pod", "state", "tenant", "job", "tier", "dead job", "reason"}
+_IDS = {"running job", "waiting job", "dead job"}
+_LEFT = {*_IDS, "pool", "worker", "pod", "state", "tenant", "tier", "reason"}
 
 
 async def show(session: Session, pool: str | None, limit: int) -> None:
@@ -69,8 +71,9 @@ async def _tables_of(queue: PoolQueue, limit: int, *, with_jobs: bool) -> list[R
     tables += _rows(_WORKERS, [_worker(status, now) for status in workers], limit)
     tables += _rows(_TENANTS, [_tenant(tenant) for tenant in tenants], limit)
     if with_jobs:
-        for jobs in (await queue.running(limit + 1), await queue.waiting(limit + 1)):
-            tables += _rows(_JOBS, [_job(job, workers, now) for job in jobs], limit)
+        running, waiting = await queue.running(limit + 1), await queue.waiting(limit + 1)
+        tables += _rows(_RUNNING, [_running(job, workers, now) for job in running], limit)
+        tables += _rows(_WAITING, [_job(job, now) for job in waiting], limit)
         dead = (await queue.dead())[::-1]
         tables += _rows(_DEAD, [_dead(letter, now) for letter in dead], limit)
     return tables
@@ -106,12 +109,14 @@ def _tenant(status: TenantStatus) -> list[str]:
     return [status.tenant, number(status.waiting), bytes, number(status.running)]
 
 
-def _job(job: JobStatus, workers: list[WorkerStatus], now: float) -> list[str]:
+def _running(job: JobStatus, workers: list[WorkerStatus], now: float) -> list[str]:
+    return [*_job(job, now), NOTHING if job.worker is None else short(job.worker, workers)]
+
+
+def _job(job: JobStatus, now: float) -> list[str]:
     left = NOTHING if job.deadline is None else duration(job.deadline - now)
-    worker = NOTHING if job.worker is None else short(job.worker, workers)
-    where = "stopping" if job.cancelled else job.state
-    who = [job.id, where, str(job.tier), job.tenant, duration(job.age_s), left]
-    return [*who, number(job.attempt), worker, number(job.committed)]
+    row = [job.id, str(job.tier), job.tenant, duration(job.age_s), "stopping" if job.cancelled else left]
+    return [*row, number(job.attempt), number(job.committed)]
 
 
 def _dead(letter: DeadLetter, now: float) -> list[str]:
@@ -122,16 +127,16 @@ def _dead(letter: DeadLetter, now: float) -> list[str]:
 def _rows(header: Sequence[str], rows: list[list[str]], limit: int) -> list[RenderableType]:
     if not rows:
         return []
-    tables: list[RenderableType] = [_table(header, rows[:limit])]
+    tables: list[RenderableType] = ["", _table(header, rows[:limit])]
     if len(rows) > limit:
-        tables.append(Text(f" more than these {limit}: see --limit", "dim"))
+        tables.append(Text(f"more than these {limit}: see --limit", "dim"))
     return tables
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for name in header:
-        id_width = _ID_WIDTH if name.endswith("job") else None  # to be copied, so never cut
+        id_width = _ID_WIDTH if name in _IDS else None  # to be copied, so never cut
         justify: Literal["left", "right"] = "left" if name in _LEFT else "right"
         table.add_column(name, justify=justify, no_wrap=name != "reason", min_width=id_width)
     for row in rows:

@@ -68,10 +68,14 @@ async def test_the_jobs_of_one_pool(queue: PoolQueue, redis_settings: RedisSetti
     result = await run(redis_settings, "ls", POOL, "--limit", "2")
     jobs = {row[0]: row for row in result.rows if row and row[0].startswith("0000")}
     assert list(jobs) == [id_of(2), id_of(3), id_of(4), id_of(1)]
-    assert jobs[id_of(2)][1:4] == ["running", "default", "acme"]
-    assert jobs[id_of(2)][5:] == ["83 min", "1", "serving-0", "3"]
-    assert jobs[id_of(3)][1:4] == ["waiting", "flex", "default"]
-    assert jobs[id_of(3)][5:] == ["-", "-", "-", "-"]
+    assert jobs[id_of(2)][1:3] == ["default", "acme"]
+    assert jobs[id_of(2)][4:] == ["83 min", "1", "3", "serving-0"]
+    assert jobs[id_of(3)][1:3] == ["flex", "default"]
+    assert jobs[id_of(3)][4:] == ["-", "-", "-"]
+    await queue.cancel(id_of(2))
+    assert [id_of(2), "stopping"] in [
+        row[:1] + row[4:5] for row in (await run(redis_settings, "ls", POOL)).rows
+    ]
     assert (jobs[id_of(1)][1], jobs[id_of(1)][3]) == ("default", "1")
     assert result.out.count("more than these 2") == 1
 

@@ -225,6 +225,7 @@ async def _load_kubeconfig(configuration: Configuration, no_service_account: Exc
     """Returns the namespace of its current context."""
     paths = os.environ.get("KUBECONFIG") or "~/.kube/config"
     try:
+        _assert_one_exists(paths)
         loader = await config.load_kube_config(
             paths, client_configuration=configuration, persist_config=False
         )
@@ -234,3 +235,8 @@ async def _load_kubeconfig(configuration: Configuration, no_service_account: Exc
             f"no service account of a cluster ({no_service_account}), and no kubeconfig at {paths} ({error})"
         ) from error
     return context.get("namespace") or "default"
+
+
+def _assert_one_exists(paths: str) -> None:
+    if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
+        raise FileNotFoundError("no such file")

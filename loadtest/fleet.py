@@ -16,6 +16,8 @@ import aiohttp
 
 from dllm_stack.local import valkey
 from dllm_stack.local.service import Service, free_port
+from dllm_stack.redis import Connections, RedisError
+from dllm_stack.settings import RedisSettings
 from loadtest.simulator.__main__ import CHECKPOINT
 
 POOL = "simulated"
@@ -165,6 +167,24 @@ async def ready(member: Member) -> None:
     async with asyncio.timeout(START_S), aiohttp.ClientSession() as http:
         while not await _is_ok(http, member.probe):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
+
+
+async def redis_up(settings: RedisSettings) -> None:
+    """Waits until Redis answers.
+
+    Raises:
+        TimeoutError
+    """
+    connections = Connections(settings)
+    try:
+        async with asyncio.timeout(START_S):
+            while True:
+                try:
+                    return await connections.ping()
+                except RedisError:
+                    await asyncio.sleep(_POLL_S)
+    finally:
+        await connections.aclose()
 
 
 async def _is_ok(http: aiohttp.ClientSession, url: str) -> bool:

@@ -1,9 +1,11 @@
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
+QUEUE_RUNS ?= 2000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
-	show-disconnect show-kill show-overload
+	show-disconnect show-kill show-overload show-properties show-chaos show-fairness show-scale
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,3 +54,20 @@ show-kill: setup ## kill -9 of router, worker and engine under 20 requests: each
 
 show-overload: setup ## 200 requests on a queue of 100: the surplus gets 429 at once
 	@$(VENV)/bin/python -m pytest tests/stack/test_overload.py
+
+show-properties: setup ## The queue's scripts against a plain model: QUEUE_RUNS random histories of 60 steps
+	@DLLM_TEST_QUEUE_RUNS=$(QUEUE_RUNS) $(VENV)/bin/python -m pytest tests/queue/test_pool_properties.py
+
+show-chaos: setup ## 1,000 streams while every kind of process is killed and Redis loses its data, on simulators
+	@$(VENV)/bin/python -m loadtest.chaos
+
+show-fairness: setup $(PEERS)/.installed ## A flood beside a light tenant, here and behind two other gateways
+	@$(VENV)/bin/python -m loadtest.fairness
+
+$(PEERS)/.installed: loadtest/peers.txt
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/pip install --quiet --requirement loadtest/peers.txt
+	@touch $@
+
+show-scale: setup ## What the queue costs with 1,000 to 1,000,000 jobs waiting, and how fast a router is
+	@$(VENV)/bin/python -m loadtest.scale

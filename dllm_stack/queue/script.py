@@ -1,11 +1,13 @@
 """The Lua scripts of the queue, put together from `scripts/` and sent.
 
-What a script sees before its own text, in this order: the settings as constants, the libraries in `lib/`, and
-for `dispatch` the policies that settings choose, each of which adds itself to POLICIES.
+What a script sees before its own text, in this order: the settings as constants, `lib/keys`, the other
+libraries that its first line says it needs, and for `dispatch` the policies that settings choose, each of
+which adds itself to POLICIES. Nothing more, as each function costs every call of the script its making.
 """
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from typing import Any
 
@@ -19,7 +21,7 @@ AGED_SHARE = 8  # every eighth turn is for a tier that has waited too long
 BREAKER_CAP_S = 300.0
 
 _SCRIPTS = files("dllm_stack.queue.scripts")
-_LIBRARIES = ("keys", "streams", "fairness", "waiting", "workers", "jobs")
+_NEEDS = re.compile(r"-- needs: (.+)\n")
 
 
 class Scripts:
@@ -30,18 +32,30 @@ class Scripts:
     ) -> None:
         self._connections = connections
         self._prefix = prefix
-        self._head = _constants(settings, router) + "".join(_text(f"lib/{name}") for name in _LIBRARIES)
+        self._head = _constants(settings, router) + _text("lib/keys")
         self._policies = "".join(_text(f"policies/{name}") for name in router.policies)
         self._ready: dict[str, Any] = {}
 
     async def run(self, name: str, *args: str | bytes | int | float) -> Any:
         """Raises `RedisError` when Redis does not answer in time; the script may have run all the same."""
         if name not in self._ready:
-            policies = self._policies if name == "dispatch" else ""
-            text = self._head + policies + _text(name)
-            self._ready[name] = self._connections.commands.register_script(text)
+            self._ready[name] = self._connections.commands.register_script(self.text(name))
         async with self._connections.limit():
             return await self._ready[name](keys=[self._prefix], args=args)
+
+    def text(self, name: str) -> str:
+        """A script, whole."""
+        policies = self._policies if name == "dispatch" else ""
+        return self._head + "".join(_libraries(name)) + policies + _text(name)
+
+
+def _libraries(name: str) -> dict[str, None]:
+    """The texts of those that a file needs, in an order in which each comes after what it needs itself."""
+    found: dict[str, None] = {}
+    if needs := _NEEDS.match(_text(name)):
+        for library in needs[1].split(", "):
+            found |= _libraries(f"lib/{library}") | {_text(f"lib/{library}"): None}
+    return found
 
 
 def _text(name: str) -> str:

@@ -1,3 +1,4 @@
+-- needs: jobs
 -- A job enters the queue, or is refused. Safe to repeat. A job that had been admitted before, and was lost
 -- with Redis' data, is not refused for want of room: it had its place.
 -- ARGV: 1 id, 2 body, 3 gateway, 4 tenant, 5 tier, 6 weight, 7 limit, 8 tokens of the prompt, 9 estimated

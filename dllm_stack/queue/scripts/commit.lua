@@ -1,3 +1,4 @@
+-- needs: streams
 -- A committed block goes to the job's gateway, and into the answer. Safe to repeat.
 -- ARGV: 1 id, 2 worker, 3 attempt, 4 tokens before the block, 5 characters before, 6 the block's token ids,
 --       7 characters up to its end, 8 body

@@ -1,3 +1,4 @@
+-- needs: jobs, workers
 -- Waiting jobs go to free slots. Strict between tiers, but for the share of those that have waited long;
 -- fair between the tenants of a tier; first come, first served within a tenant.
 -- Returns {{id, tier, worker, attempt, ms waited, tokens committed}, ...}

@@ -1,3 +1,4 @@
+-- needs: leases
 -- A job ends: its last reply goes out, its slot is free. Safe to repeat.
 -- ARGV: 1 id, 2 worker, 3 attempt, 4 tokens before the reply, 5 characters before, 6 body, 7 tokens used,
 --       8 outcome

@@ -1,3 +1,4 @@
+-- needs: leases
 -- Jobs of dead workers wait again; jobs of dead gateways are cancelled; jobs whose time is over end. One call
 -- ends about AT_ONCE jobs at most.
 -- Returns {{worker, what became of each job, ...}, ...}, jobs cancelled with their gateway, is there more (0|1),

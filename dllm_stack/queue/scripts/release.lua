@@ -1,3 +1,4 @@
+-- needs: leases
 -- A worker gives a job back without an answer.
 -- ARGV: 1 id, 2 worker, 3 attempt, 4 counts as a try of the job (0|1), 5 as a failure of the worker (0|1)
 -- Returns what became of the job, or 'fenced' when the worker no longer held it.

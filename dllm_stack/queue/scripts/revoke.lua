@@ -1,3 +1,4 @@
+-- needs: jobs
 -- An operator ends a job, and its client is told. ARGV: id
 -- Returns 1, or 0 when nobody waits for such a job.
 local job = job_of(ARGV[1])

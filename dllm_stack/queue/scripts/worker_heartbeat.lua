@@ -1,3 +1,4 @@
+-- needs: leases
 -- A worker lives, has so many slots and runs these jobs.
 -- ARGV: worker, card, slots, last command read, ids it runs ...
 -- Returns the ids it runs without a lease: it must stop them.

@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
-QUEUE_RUNS ?= 2000
+QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
@@ -55,7 +55,7 @@ show-kill: setup ## kill -9 of router, worker and engine under 20 requests: each
 show-overload: setup ## 200 requests on a queue of 100: the surplus gets 429 at once
 	@$(VENV)/bin/python -m pytest tests/stack/test_overload.py
 
-show-properties: setup ## The queue's scripts against a plain model: QUEUE_RUNS random histories of 60 steps
+show-properties: setup ## The queue's scripts against a plain model: 2 x QUEUE_RUNS random histories, 1,000 by default
 	@DLLM_TEST_QUEUE_RUNS=$(QUEUE_RUNS) $(VENV)/bin/python -m pytest tests/queue/test_pool_properties.py
 
 show-chaos: setup ## 1,000 streams while every kind of process is killed and Redis loses its data, on simulators

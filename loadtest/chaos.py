@@ -25,7 +25,7 @@ import aiohttp
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from loadtest.fleet import Fleet, Size
-from loadtest.streams import CHAT, GENERATE, Answer, Pauses, Request, StreamError, stream
+from loadtest.streams import CHAT, GENERATE, Answer, Pauses, Refusal, Request, StreamError, stream
 
 SIZE = Size(gateways=2, routers=2, workers=4)
 PACE = ["--slots", "16", "--block-ms", "300"]
@@ -46,6 +46,9 @@ class Outage:
 
     began: float
     ended: float = float("inf")
+
+    def overlaps(self, since: float, until: float) -> bool:
+        return self.began < until and self.ended > since
 
 
 @dataclass
@@ -82,27 +85,24 @@ class Clients:
         for url in itertools.islice(urls, request.number % len(self._gateways), None):
             answer, began = Answer(), time.monotonic()
             try:
-                status = await stream(self._http, url, request, answer, ledger.pauses)
+                await stream(self._http, url, request, answer, ledger.pauses)
+            except Refusal as refusal:
+                if refusal.status not in (429, 503):
+                    raise StreamError(f"refused: {refusal}") from refusal
+                ledger.again[f"refused: {refusal}"] += 1
             except aiohttp.ClientError as error:
-                if not any(
-                    each.began < time.monotonic() and each.ended > began for each in self._gateways[url]
-                ):
+                if not any(outage.overlaps(began, time.monotonic()) for outage in self._gateways[url]):
                     raise StreamError(f"broken, and its gateway lives: {error!r}") from error
-                status = None
+                if answer.text:
+                    end = "begun anew at another gateway"
+                    ledger.again["their gateway was killed in mid-stream"] += 1
+                else:
+                    ledger.again["their gateway was killed, and had sent nothing"] += 1
             if expected and not _same(answer, expected[request.number]):
                 raise StreamError(f"is not what it was undisturbed: {answer}")
             if answer.whole:
                 ledger.ends[end] += 1
                 return answer
-            if status is None and answer.text:
-                ledger.again["their gateway died in mid-stream"] += 1
-                end = "begun anew at another gateway"
-            elif status is None:
-                ledger.again["their gateway died or was dead, before the first block"] += 1
-            elif status in (429, 503):
-                ledger.again[f"refused with {status}, before the first block"] += 1
-            else:
-                raise StreamError(f"HTTP {status}")
             await asyncio.sleep(RETRY_S)
         raise AssertionError("the gateways go round for ever")
 

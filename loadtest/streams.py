@@ -64,27 +64,31 @@ class Pauses:
     streams: int = 0  # that paused for more than a second
 
 
+class Refusal(Exception):
+    """Nothing was sent; the message is the HTTP status and the error's code."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"{status} {msgspec.json.decode(body)['error']['code']}")
+        self.status = status
+
+
 class StreamError(Exception):
     """What no client should see: an error event, or a stream that takes back what it has said."""
 
 
 async def stream(
     http: aiohttp.ClientSession, url: str, request: Request, answer: Answer, pauses: Pauses
-) -> int:
+) -> None:
     """Sends a request and fills in its answer, as far as that comes.
 
-    Returns:
-        The HTTP status.
-
     Raises:
-        StreamError
+        Refusal, StreamError
         aiohttp.ClientError: no connection, or it broke before the answer was whole.
     """
     longest_s, last = 0.0, None
     async with http.post(url + request.endpoint, json=request.body()) as response:
         if response.status != 200:
-            await response.read()
-            return response.status
+            raise Refusal(response.status, await response.read())
         async for line in response.content:
             if line.startswith(b"data: {"):
                 _read(answer, msgspec.json.decode(line[6:]))
@@ -96,7 +100,6 @@ async def stream(
         raise aiohttp.ClientPayloadError("the stream ended without [DONE]")
     pauses.longest_s = max(pauses.longest_s, longest_s)
     pauses.streams += longest_s > 1
-    return 200
 
 
 def _read(answer: Answer, event: dict[str, Any]) -> None:

@@ -106,7 +106,7 @@ class Feed:
             if ticket is None or ticket.end is not None:
                 continue
             # Redis may have begun attempts that no reply has told of; none of them may pass for a new one.
-            ticket.exclude(ticket.attempt + self._settings.queue.max_attempts)
+            ticket.attempt += self._settings.queue.max_attempts
             try:
                 refusal = await self._queue.admit(
                     ticket.job, attempts=ticket.attempt, committed=ticket.committed

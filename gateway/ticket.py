@@ -23,7 +23,7 @@ class Ticket:
     every attempt the same answer. What comes again is compared with what was there, and dropped.
 
     Attributes:
-        attempt: the highest attempt seen or excluded; 0 before any.
+        attempt: the highest attempt that there has been, as far as is known; 0 before any.
         end: how the job ended; None while it is open.
         settled: the queue has ended the job, so there is nothing to cancel there.
         admitted_at: loop time of the admission; None before it.
@@ -36,7 +36,6 @@ class Ticket:
         self.settled = False
         self.admitted_at: float | None = None
         self._wake = wake
-        self._lowest = 0  # attempt; replies of a lower one are dropped
         self._token_ids: list[int] = []
         self._text = ""
         self._arrivals: list[Arrival] = []
@@ -47,7 +46,7 @@ class Ticket:
         return Committed(token_ids=self._token_ids.copy(), characters=len(self._text))
 
     def accept(self, reply: Reply, at: float) -> None:
-        if self.end is not None or reply.attempt < self._lowest:
+        if self.end is not None:
             return
         self.attempt = max(self.attempt, reply.attempt)
         if not self._take(reply, at):
@@ -69,10 +68,6 @@ class Ticket:
         if self.end is None:
             self.end = end
             self._wake()
-
-    def exclude(self, attempts: int) -> None:
-        """Drops from now on whatever attempts below this one still send."""
-        self.attempt = self._lowest = attempts
 
     def _take(self, reply: Reply, at: float) -> bool:
         """False: it does not fit what was there before."""

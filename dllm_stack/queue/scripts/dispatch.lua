@@ -6,13 +6,18 @@
 -- Live workers with a free slot.
 local function read_candidates()
   local found = redis.call('ZRANGE', P .. 'free', 0, -1, 'WITHSCORES')
-  local candidates = {}
+  local names, candidates = {}, {}
   for i = 1, #found, 2 do
-    local worker = found[i]
-    local dies_at = redis.call('ZSCORE', P .. 'workers', worker)
-    if dies_at and tonumber(dies_at) > NOW then
-      local load = tonumber(redis.call('ZSCORE', P .. 'load', worker) or 0)
-      candidates[#candidates + 1] = {name = worker, free = tonumber(found[i + 1]), load = load}
+    names[#names + 1] = found[i]
+  end
+  if not names[1] then
+    return candidates
+  end
+  local dies_at = redis.call('ZMSCORE', P .. 'workers', unpack(names))
+  local load = redis.call('ZMSCORE', P .. 'load', unpack(names))
+  for i, name in ipairs(names) do
+    if dies_at[i] and tonumber(dies_at[i]) > NOW then
+      candidates[#candidates + 1] = {name = name, free = tonumber(found[2 * i]), load = tonumber(load[i] or 0)}
     end
   end
   return candidates

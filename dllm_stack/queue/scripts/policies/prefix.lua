@@ -3,18 +3,18 @@
 POLICIES[#POLICIES + 1] = {
   best = function(job, candidates)
     for start = #job.prefixes - 15, 1, -16 do
-      local key = P .. 'prefix:' .. string.sub(job.prefixes, start, start + 15)
-      if redis.call('EXISTS', key) == 1 then
-        local best = {}
-        for _, candidate in ipairs(candidates) do
-          local at = redis.call('ZSCORE', key, candidate.name)
-          if at and NOW - at < AFFINITY_MS then
-            best[#best + 1] = candidate
-          end
+      local key, holds = P .. 'prefix:' .. string.sub(job.prefixes, start, start + 15), {}
+      for _, worker in ipairs(redis.call('ZRANGE', key, '(' .. NOW - AFFINITY_MS, '+inf', 'BYSCORE')) do
+        holds[worker] = true
+      end
+      local best = {}
+      for _, candidate in ipairs(next(holds) and candidates or {}) do
+        if holds[candidate.name] then
+          best[#best + 1] = candidate
         end
-        if best[1] then
-          return best
-        end
+      end
+      if best[1] then
+        return best
       end
     end
     return candidates

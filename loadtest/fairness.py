@@ -39,10 +39,10 @@ BOUNDS = {"DLLM_QUEUE__TENANTS": '{"default": {"max_waiting_jobs": 500}}'}
 
 @dataclass(frozen=True)
 class Asked:
-    """One request: seconds from sending it to the first text, and its HTTP status."""
+    """One request: seconds from sending it to the first text, and when it ended."""
 
     tenant: str
-    status: int
+    status: int  # HTTP's; 0 without an answer
     ttft_s: float
     ended_at: float  # monotonic
 
@@ -168,8 +168,9 @@ async def run(seconds: float, others: list[str]) -> bool:
         f"{RATES[HEAVY]:g} + {RATES[LIGHT]:g} requests/s for {seconds:g} s. TTFT of the light tenant in ms;"
     )
     print(f"the limit is 1.5 times its median alone, plus {SERVICE_S * 1000:.0f} ms.\n")
+    print(f"{'':<58} {'answered':>13} {'refused':>13}")
     print(f"{'':<20} {'alone p50':>9} {'p99':>5} {'flooded p50':>12} {'p99':>6} {'limit':>6}", end="")
-    print("  answered in time: light, heavy; refused: light, heavy; slots busy")
+    print(f"{'light':>7} {'heavy':>6} {'light':>6} {'heavy':>6} {'slots busy':>12}")
     first = None
     async for side in sides(seconds, others):
         report(side)

@@ -13,8 +13,8 @@ ENVIRONMENT = Path(__file__).resolve().parent.parent / ".venv-peers"
 
 def version(package: str) -> str:
     """As pinned."""
-    pins = dict(line.split("==") for line in (Path(__file__).parent / "peers.txt").read_text().split())
-    return pins[package]
+    pins = (line.split("==") for line in (Path(__file__).parent / "peers.txt").read_text().split())
+    return {name.partition("[")[0]: version for name, version in pins}[package]
 
 
 def sglang_router(upstream: str, folder: Path) -> tuple[Member, str]:

@@ -19,8 +19,7 @@ def verdict(pool: str, fields: dict[bytes, bytes]) -> Problem:
         case b"shed":
             return Problem(
                 ErrorCode.QUEUE_FULL,
-                f"The queue of {pool!r} is full: this flex request made room for one of a higher tier.",
-                param="service_tier",
+                f"The queue of {pool!r} is full: this request made room for another.",
                 retry_after_s=retry_after_s(int(fields[b"waiting"]), int(fields[b"interval"])),
             )
         case b"no_worker":

@@ -14,7 +14,7 @@ from dllm_stack.messages import Cancel, Claim, Committed, Job, Place, Tier, enco
 from dllm_stack.queue import Dispatched
 from dllm_stack.queue.estimate import estimate, prompt_bytes
 from dllm_stack.queue.script import AGED_SHARE, BREAKER_CAP_S
-from dllm_stack.settings import QueueSettings, TenantSettings
+from dllm_stack.settings import Bounds, QueueSettings, TenantSettings
 
 Told = tuple[str, str, int, Place, str]  # job, worker, attempt, place, and: block | outcome
 
@@ -144,12 +144,18 @@ class Model:
     def admit(self, job: Job) -> bool:
         size = len(encode(job))
         own = self.tenant(job)
-        if not (
-            self._fits(self.waiting(tenant=job.tenant), size, own.max_waiting_jobs, own.max_waiting_bytes)
-            and self._tier_has_room(job.tier, size)
-            and self._make_room(job, size)
-        ):
+        if not self._fits(self.waiting(tenant=job.tenant), size, own):
             return False
+        tier_has_room = self._fits(self.waiting(job.tier), size, self.settings.tiers.get(job.tier, Bounds()))
+        if not tier_has_room or not self._fits(self.waiting(), size, self.settings):
+            lines = [self.waiting(Tier.FLEX)] if tier_has_room and job.tier is not Tier.FLEX else []
+            for line in [*lines, self._longest_line(job)]:
+                if (victims := self._making_room(job, size, line)) is not None:
+                    break
+            else:
+                return False
+            for victim in victims:
+                self.end_by_queue(victim, "shed", "rejected")
         self._enter(job, ModelJob(job, 0, self.now))
         return True
 
@@ -170,28 +176,29 @@ class Model:
         self.jobs[job.id] = new
         self.settle()
 
-    def _fits(self, waiting: list[ModelJob], size: int, jobs: int | None, size_limit: int | None) -> bool:
+    def _fits(self, waiting: list[ModelJob], size: int, bounds: Bounds | QueueSettings) -> bool:
+        jobs, most_bytes = bounds.max_waiting_jobs, bounds.max_waiting_bytes
         held = sum(len(encode(other.job)) for other in waiting)
-        return (jobs is None or len(waiting) < jobs) and (size_limit is None or held + size <= size_limit)
+        return (jobs is None or len(waiting) < jobs) and (most_bytes is None or held + size <= most_bytes)
 
-    def _tier_has_room(self, tier: Tier, size: int) -> bool:
-        bounds = self.settings.tiers.get(tier)
-        return bounds is None or self._fits(
-            self.waiting(tier), size, bounds.max_waiting_jobs, bounds.max_waiting_bytes
-        )
+    def _longest_line(self, job: Job) -> list[ModelJob]:
+        """What the tenant with the most jobs in this tier has more than this one."""
+        lines = [self.waiting(job.tier, tenant) for tenant in {j.job.tenant for j in self.waiting(job.tier)}]
+        longest = max(lines, key=lambda line: (len(line), line[0].job.tenant), default=[])
+        return longest[len(self.waiting(job.tier, job.tenant)) + 1 :]
 
-    def _make_room(self, job: Job, size: int) -> bool:
-        jobs, size_limit = self.settings.max_waiting_jobs, self.settings.max_waiting_bytes
-        rest, victims = self.waiting(), []
-        sheddable = [] if job.tier is Tier.FLEX else [j for j in self.waiting(Tier.FLEX) if not j.token_ids]
-        while not self._fits(rest, size, jobs, size_limit):
-            if not sheddable:
-                return False
-            victims.append(sheddable.pop())
-            rest.remove(victims[-1])
-        for victim in victims:
-            self.end_by_queue(victim, "shed", "rejected")
-        return True
+    def _making_room(self, job: Job, size: int, line: list[ModelJob]) -> list[ModelJob] | None:
+        victims: list[ModelJob] = []
+        for victim in reversed(line):
+            if victim.token_ids:
+                continue
+            victims.append(victim)
+            rest = [other for other in self.waiting() if other not in victims]
+            in_tier = [other for other in rest if other.job.tier is job.tier]
+            tier = self.settings.tiers.get(job.tier, Bounds())
+            if self._fits(rest, size, self.settings) and self._fits(in_tier, size, tier):
+                return victims
+        return None
 
     # Dispatch
 

@@ -159,6 +159,32 @@ async def test_the_newest_flex_jobs_make_room(queue: PoolQueue, connections: Con
     assert numbers(await queue.dispatch()) == [4, 1, 5]
 
 
+async def test_nobody_can_fill_the_queue_for_the_others(queue: PoolQueue) -> None:
+    await beat(queue, slots=0)
+    for number in range(3):
+        assert await queue.admit(job(number, tenant="flood")) is None
+    await refused(queue, job(3, tenant="flood"))
+    assert await queue.admit(job(10, tenant="calm")) is None
+    assert [number for number, *_ in await ends(queue)] == [2]
+    await refused(queue, job(11, tenant="calm"))  # it would have more than the other
+    assert await queue.admit(job(20, tenant="third")) is None
+    assert [number for number, *_ in await ends(queue)] == [2, 1]
+    await refused(queue, job(30, tenant="fourth"))
+    await refused(queue, job(31, tenant="fourth", tier=Tier.PRIORITY))
+
+
+async def test_nobody_can_fill_a_tier_for_the_others(connections: Connections) -> None:
+    tiers = {Tier.FLEX: Bounds(max_waiting_jobs=2)}
+    queue = PoolQueue(connections, POOL, QueueSettings(tiers=tiers))
+    await beat(queue, slots=0)
+    for number in range(2):
+        assert await queue.admit(job(number, tenant="flood", tier=Tier.FLEX)) is None
+    assert await queue.admit(job(10, tenant="calm", tier=Tier.FLEX)) is None
+    assert [number for number, *_ in await ends(queue)] == [1]
+    problem = await refused(queue, job(11, tenant="calm", tier=Tier.FLEX))
+    assert "for service_tier 'flex'" in problem.message
+
+
 async def test_nobody_is_dropped_where_that_is_not_enough(connections: Connections) -> None:
     size = len(encode(job(1, tier=Tier.FLEX)))
     queue = PoolQueue(connections, POOL, QueueSettings(max_waiting_bytes=3 * size))

@@ -28,24 +28,22 @@ end
 local waiting = waiting_in('waiting:priority') + waiting_in('waiting:default') + waiting_in('waiting:flex')
 local interval = math.floor(redis.call('HGET', P .. 'drain', 'interval') or 0)
 
--- What is over its bound with this job: by how many jobs and bytes; nil when there is room.
+-- How many jobs and bytes are too many with this job.
 local function excess(jobs, bytes, most_jobs, most_bytes)
-  local more_jobs = most_jobs > 0 and math.max(0, jobs + 1 - most_jobs) or 0
-  local more_bytes = most_bytes > 0 and math.max(0, bytes + size - most_bytes) or 0
-  if more_jobs + more_bytes > 0 then
-    return more_jobs, more_bytes
-  end
+  return most_jobs > 0 and math.max(0, jobs + 1 - most_jobs) or 0,
+    most_bytes > 0 and math.max(0, bytes + size - most_bytes) or 0
 end
 
 local function full(where, jobs, more_jobs)
   return {'full', where, more_jobs > 0 and 'jobs' or 'bytes', jobs, interval}
 end
 
--- The newest flex jobs that are to go so that there is room; nil when even those would not do.
-local function to_be_shed(more_jobs, more_bytes)
+-- The newest jobs of a line that are to go so that there is room, at most so many and none whose answer has
+-- begun; nil when that would not do.
+local function newest_of(line, at_most, more_jobs, more_bytes)
   local victims = {}
-  for _, flex_id in ipairs(redis.call('ZRANGE', P .. 'waiting:flex', 0, SHED_AT_MOST - 1, 'REV')) do
-    local victim = job_of(flex_id)
+  for _, victim_id in ipairs(redis.call('ZRANGE', P .. line, 0, math.min(at_most, SHED_AT_MOST) - 1, 'REV')) do
+    local victim = job_of(victim_id)
     if tonumber(victim.tokens) == 0 then
       victims[#victims + 1] = victim
       more_jobs, more_bytes = more_jobs - 1, more_bytes - victim.bytes
@@ -56,25 +54,36 @@ local function to_be_shed(more_jobs, more_bytes)
   end
 end
 
+-- Those of the tenant with the most jobs in this tier, as far as it has more than this one: nobody can fill
+-- the queue for the others.
+local function of_longest_line(more_jobs, more_bytes)
+  local longest = redis.call('ZRANGE', P .. 'lines:' .. tier, 0, 0, 'REV', 'WITHSCORES')
+  local more_than_mine = longest[1] and longest[2] - waiting_in('line:' .. tier .. ':' .. tenant) - 1 or 0
+  if more_than_mine > 0 then
+    return newest_of('line:' .. tier .. ':' .. longest[1], more_than_mine, more_jobs, more_bytes)
+  end
+end
+
 if attempts == 0 then
   local in_tier, in_tenant = waiting_in('waiting:' .. tier), 0
   for _, each in ipairs(TIERS) do
     in_tenant = in_tenant + waiting_in('line:' .. each .. ':' .. tenant)
   end
-  local more_jobs = excess(in_tenant, bytes_of('tenant:' .. tenant), tonumber(ARGV[18]), tonumber(ARGV[19]))
-  if more_jobs then
-    return full('tenant', in_tenant, more_jobs)
+  local jobs, bytes = excess(in_tenant, bytes_of('tenant:' .. tenant), tonumber(ARGV[18]), tonumber(ARGV[19]))
+  if jobs + bytes > 0 then
+    return full('tenant', in_tenant, jobs)
   end
-  more_jobs = excess(in_tier, bytes_of('tier:' .. tier), tonumber(ARGV[16]), tonumber(ARGV[17]))
-  if more_jobs then
-    return full('tier', in_tier, more_jobs)
-  end
-  local more_bytes
-  more_jobs, more_bytes = excess(waiting, bytes_of('pool'), MAX_WAITING_JOBS, MAX_WAITING_BYTES)
-  if more_jobs then
-    local victims = tier ~= 'flex' and to_be_shed(more_jobs, more_bytes)
+  local tier_jobs, tier_bytes = excess(in_tier, bytes_of('tier:' .. tier), tonumber(ARGV[16]), tonumber(ARGV[17]))
+  local pool_jobs, pool_bytes = excess(waiting, bytes_of('pool'), MAX_WAITING_JOBS, MAX_WAITING_BYTES)
+  local tier_is_full = tier_jobs + tier_bytes > 0
+  if tier_is_full or pool_jobs + pool_bytes > 0 then
+    local victims
+    if not tier_is_full and tier ~= 'flex' then
+      victims = newest_of('waiting:flex', SHED_AT_MOST, pool_jobs, pool_bytes)
+    end
+    victims = victims or of_longest_line(math.max(tier_jobs, pool_jobs), math.max(tier_bytes, pool_bytes))
     if not victims then
-      return full('pool', waiting, more_jobs)
+      return tier_is_full and full('tier', in_tier, tier_jobs) or full('pool', waiting, pool_jobs)
     end
     for _, victim in ipairs(victims) do
       send_verdict(victim, 'shed', waiting, interval)

@@ -15,6 +15,7 @@
 -- The order of those that wait
 --   waiting:<t>        zset    id -> order: the time of admission, kept when a job comes back
 --   line:<t>:<n>       zset    the same of one tenant: who is next among its own
+--   lines:<t>          zset    tenant -> how many that are
 --   ready:<t>          zset    tenant -> virtual time of its next start, in tokens by weight; of those that
 --                              have jobs waiting here and may run one more
 --   tags:<t>           zset    the same of the others whose virtual time lies ahead: going and coming is no gain

@@ -22,11 +22,15 @@ end
 local function enqueue(job)
   redis.call('ZADD', P .. 'waiting:' .. job.tier, job.order, job.id)
   redis.call('ZADD', P .. 'line:' .. job.tier .. ':' .. job.tenant, job.order, job.id)
+  redis.call('ZINCRBY', P .. 'lines:' .. job.tier, 1, job.tenant)
   count_bytes(job, 1)
 end
 
 local function dequeue(job)
   redis.call('ZREM', P .. 'waiting:' .. job.tier, job.id)
   redis.call('ZREM', P .. 'line:' .. job.tier .. ':' .. job.tenant, job.id)
+  if redis.call('ZINCRBY', P .. 'lines:' .. job.tier, -1, job.tenant) == '0' then
+    redis.call('ZREM', P .. 'lines:' .. job.tier, job.tenant)
+  end
   count_bytes(job, -1)
 end

@@ -68,7 +68,7 @@ class RouterMetrics:
         self.orphans = counter("dllm_queue_orphans_total", "Jobs cancelled with their dead gateway.")
         self._ended = counter(
             "dllm_queue_ended_total",
-            "Jobs that the queue itself ended: expired, shed for one of a higher tier, no_worker in time, "
+            "Jobs that the queue itself ended: expired, shed to make room, no_worker in time, "
             "worker_lost too often, revoked by an operator.",
             "reason",
         )

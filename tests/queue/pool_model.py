@@ -305,16 +305,20 @@ class Model:
         job.cancelled = True
         self.workers[job.worker].commands.append(Cancel(job.job.id, job.attempt))
 
+    def call_off(self, job: ModelJob, reason: str, outcome: str) -> None:
+        if job.cancelled:
+            return
+        if job.worker is None:
+            self.end_by_queue(job, reason, outcome)
+        else:
+            self.tell(job, "", job.attempt + 1, job.place, outcome)
+            self.tally[reason] += 1
+            self.stop_worker(job)
+
     def expire(self) -> None:
         for job in sorted(self.jobs.values(), key=lambda job: job.order):
-            if not job.expired(self.now):
-                continue
-            if job.worker is None:
-                self.end_by_queue(job, "expired", "expired")
-            else:
-                self.tell(job, "", job.attempt + 1, job.place, "expired")
-                self.tally["expired"] += 1
-                self.stop_worker(job)
+            if job.expired(self.now):
+                self.call_off(job, "expired", "expired")
 
     # Workers
 

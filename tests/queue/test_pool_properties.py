@@ -173,6 +173,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.do(self.queue.cancel(id))
         self.model.cancel(self.model.jobs[id])
 
+    @precondition(lambda self: self.model.jobs)
+    @rule(data=st.data())
+    def revoke(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.model.jobs)))
+        revoked = self.model.jobs[id]
+        assert self.do(self.queue.revoke(id)) != revoked.cancelled
+        self.model.call_off(revoked, "revoked", Outcome.CANCELLED)
+
     @rule(gateway=st.sampled_from(GATEWAYS), dies=st.booleans())
     def gateway_goes(self, gateway: str, dies: bool) -> None:
         mine = [job for job in self.model.jobs.values() if job.job.gateway == gateway]

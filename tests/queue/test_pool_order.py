@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from dllm_stack.messages import End, Tier
 from dllm_stack.outcomes import Outcome
@@ -146,6 +147,22 @@ async def test_what_a_job_really_used_corrects_the_guess(queue: PoolQueue) -> No
         end = End(outcome=Outcome.COMPLETED, completion_tokens=tokens)
         await queue.finish("w", dispatched.job_id, 1, BEGINNING, end)
     assert abs(used["short"] - used["long"]) <= 1000
+
+
+async def test_who_used_more_than_was_guessed_waits_for_it(queue: PoolQueue) -> None:
+    await beat(queue, slots=2)
+    await queue.admit(job(1000, tenant="long"))  # a guess of 512 tokens
+    await queue.dispatch()
+    for number in range(50):
+        await queue.admit(job(number, tenant="busy"))
+    spent = End(outcome=Outcome.COMPLETED, completion_tokens=512)
+    for _ in range(5):
+        await run_one(queue, spent)
+    await queue.finish("w", id_of(1000), 1, BEGINNING, replace(spent, completion_tokens=5 * 512))
+    await beat(queue, slots=1)
+    await queue.admit(job(1001, tenant="long"))
+    order = [await run_one(queue, spent) for _ in range(10)]
+    assert order.index(1001) in (4, 5)
 
 
 async def test_going_and_coming_is_no_gain(queue: PoolQueue) -> None:

@@ -42,7 +42,8 @@ end
 -- begun; nil when that would not do.
 local function newest_of(line, at_most, more_jobs, more_bytes)
   local victims = {}
-  for _, victim_id in ipairs(redis.call('ZRANGE', P .. line, 0, math.min(at_most, SHED_AT_MOST) - 1, 'REV')) do
+  local last = math.min(at_most, SHED_AT_MOST) - 1
+  for _, victim_id in ipairs(redis.call('ZRANGE', P .. line, 0, last, 'REV')) do
     local victim = job_of(victim_id)
     if tonumber(victim.tokens) == 0 then
       victims[#victims + 1] = victim
@@ -73,7 +74,8 @@ if attempts == 0 then
   if jobs + bytes > 0 then
     return full('tenant', in_tenant, jobs)
   end
-  local tier_jobs, tier_bytes = excess(in_tier, bytes_of('tier:' .. tier), tonumber(ARGV[16]), tonumber(ARGV[17]))
+  local tier_jobs, tier_bytes =
+    excess(in_tier, bytes_of('tier:' .. tier), tonumber(ARGV[16]), tonumber(ARGV[17]))
   local pool_jobs, pool_bytes = excess(waiting, bytes_of('pool'), MAX_WAITING_JOBS, MAX_WAITING_BYTES)
   local tier_is_full = tier_jobs + tier_bytes > 0
   if tier_is_full or pool_jobs + pool_bytes > 0 then

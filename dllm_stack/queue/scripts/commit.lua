@@ -5,7 +5,8 @@
 -- Returns {wanted (0|1), tokens committed}. Not wanted: the worker no longer holds the job, or nobody waits
 -- for it. Fewer tokens than the block ends with: Redis has lost some; they are to be sent again from there.
 local id, worker, attempt = ARGV[1], ARGV[2], ARGV[3]
-local job = redis.call('HMGET', job_key(id), 'worker', 'attempt', 'cancelled', 'gateway', 'tokens', 'characters')
+local job = redis.call('HMGET', job_key(id),
+  'worker', 'attempt', 'cancelled', 'gateway', 'tokens', 'characters')
 if job[1] ~= worker or job[2] ~= attempt then
   return {0, 0}
 end

@@ -1,7 +1,7 @@
 -- Figures of a pool.
 -- Returns {running, slots, live workers, those set aside, dead letters,
 --          for each tier {jobs waiting, their bytes, ms of the oldest}}
-local running, slots, set_aside = 0, 0, 0
+local running, slots = 0, 0
 local workers = redis.call('ZRANGE', P .. 'workers', '(' .. NOW, '+inf', 'BYSCORE')
 for _, worker in ipairs(workers) do
   running = running + redis.call('HLEN', P .. 'running:' .. worker)
@@ -16,4 +16,6 @@ for i, tier in ipairs(TIERS) do
     oldest and math.max(0, NOW - math.floor(oldest / 1000)) or 0,
   }
 end
-return {running, slots, #workers, redis.call('ZCARD', P .. 'set_aside'), redis.call('XLEN', P .. 'dead'), tiers}
+return {
+  running, slots, #workers, redis.call('ZCARD', P .. 'set_aside'), redis.call('XLEN', P .. 'dead'), tiers,
+}

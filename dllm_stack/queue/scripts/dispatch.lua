@@ -17,7 +17,9 @@ local function read_candidates()
   local load = redis.call('ZMSCORE', P .. 'load', unpack(names))
   for i, name in ipairs(names) do
     if dies_at[i] and tonumber(dies_at[i]) > NOW then
-      candidates[#candidates + 1] = {name = name, free = tonumber(found[2 * i]), load = tonumber(load[i] or 0)}
+      candidates[#candidates + 1] = {
+        name = name, free = tonumber(found[2 * i]), load = tonumber(load[i] or 0),
+      }
     end
   end
   return candidates

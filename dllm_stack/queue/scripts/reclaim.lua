@@ -1,8 +1,8 @@
 -- needs: leases
 -- Jobs of dead workers wait again; jobs of dead gateways are cancelled; jobs whose time is over end. One call
 -- ends about AT_ONCE jobs at most.
--- Returns {{worker, what became of each job, ...}, ...}, jobs cancelled with their gateway, is there more (0|1),
---         {reason, jobs, ...} of what happened since the last call
+-- Returns {{worker, what became of each job, ...}, ...}, jobs cancelled with their gateway,
+--         is there more (0|1), {reason, jobs, ...} of what happened since the last call
 local watched = redis.call('GET', P .. 'watched')
 redis.call('SET', P .. 'watched', NOW, 'PX', 10 * MINUTE)
 

@@ -18,7 +18,7 @@
 --   lines:<t>          zset    tenant -> how many that are
 --   ready:<t>          zset    tenant -> virtual time of its next start, in tokens by weight; of those that
 --                              have jobs waiting here and may run one more
---   tags:<t>           zset    the same of the others whose virtual time lies ahead: going and coming is no gain
+--   tags:<t>           zset    the same of the others that are ahead: going and coming is no gain
 --   fair               hash    <t>: the tier's virtual time; turn: jobs dispatched so far
 --   waiting_bytes      hash    pool, tier:<t>, tenant:<n>: bytes of the bodies
 --   wake               list    at most one element; routers sleep on it
@@ -33,7 +33,7 @@
 --   running            hash    tenant -> its leases
 --   free               zset    worker -> free slots, of those that have any
 --   load               zset    worker -> estimated tokens of the jobs it runs
---   set_aside          zset    worker -> until when; from then on it gets one job at a time until one completes
+--   set_aside          zset    worker -> until when; then it gets one job at a time until one completes
 --   commands:<w>       stream  claims and cancels, trimmed by the worker's heartbeat
 --   session:<hash>     string  the worker that a session last went to
 --   prefix:<hash>      zset    worker -> when it last got a prompt that begins so

@@ -10,7 +10,8 @@ local function send(gateway, id, worker, attempt, tokens, characters, body)
     'tokens', tokens, 'characters', characters, 'body', body)
 end
 
--- The queue itself ends a job: expired | shed | no_worker | worker_lost | revoked. Its attempt is above all others.
+-- The queue itself ends a job: expired | shed | no_worker | worker_lost | revoked. The attempt is above all
+-- others.
 local function send_verdict(job, reason, waiting, interval)
   redis.call('XADD', P .. 'replies:' .. job.gateway, '*', 'job', job.id, 'worker', '',
     'attempt', job.attempt + 1, 'tokens', job.tokens, 'characters', job.characters,

@@ -63,6 +63,19 @@ SETTINGS = QueueSettings(
 )
 
 
+JOBS = st.fixed_dictionaries(
+    {
+        "gateway": st.sampled_from(GATEWAYS),
+        "tenant": st.sampled_from(TENANTS),
+        "tier": st.sampled_from(Tier),
+        "text": st.sampled_from(("hi", "x" * 200)),
+        "max_tokens": st.sampled_from((1, 100)),
+        "timeout_s": st.sampled_from((None, None, 30.0)),
+        "session": st.sampled_from((None, "s")),
+    }
+)
+
+
 class FirstQueue(PoolQueue):
     """Where any worker will do, it takes the first: a run of the test can be repeated."""
 
@@ -152,19 +165,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Gateways
 
-    @rule(
-        gateway=st.sampled_from(GATEWAYS),
-        tenant=st.sampled_from(TENANTS),
-        tier=st.sampled_from(Tier),
-        text=st.sampled_from(("hi", "x" * 200)),
-        max_tokens=st.sampled_from((1, 100)),
-        timeout_s=st.sampled_from((None, None, 30.0)),
-        session=st.sampled_from((None, "s")),
-    )
-    def admit(self, **fields: Any) -> None:
-        self.created += 1
-        new = job(self.created, **fields)
-        assert (self.do(self.queue.admit(new)) is None) == self.model.admit(new)
+    @rule(several=st.lists(JOBS, min_size=1, max_size=4))
+    def admit(self, several: list[dict[str, Any]]) -> None:
+        for fields in several:
+            self.created += 1
+            new = job(self.created, **fields)
+            assert (self.do(self.queue.admit(new)) is None) == self.model.admit(new)
 
     @precondition(lambda self: self.model.jobs)
     @rule(data=st.data())
@@ -200,6 +206,21 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def dispatch(self) -> None:
         self.model.dispatch(self.do(self.queue.dispatch()))
+
+    @rule(used=st.lists(st.sampled_from((0, 50, 150)), min_size=1, max_size=4))
+    def serve(self, used: list[int]) -> None:
+        """Jobs are handed out and end, and again."""
+        for tokens in used:
+            self.dispatch()
+            for held in self.model.running():
+                assert held.worker is not None
+                end = replace(DONE, prompt_tokens=0, completion_tokens=tokens)
+                lease = (held.worker, held.job.id, held.attempt)
+                assert self.do(self.queue.finish(*lease, held.place, end))
+                self.model.worker_succeeded(held.worker)
+                if not held.cancelled:
+                    self.model.tell(held, held.worker, held.attempt, held.place, end.outcome)
+                self.model.finish(held, tokens)
 
     @rule()
     def reclaim(self) -> None:

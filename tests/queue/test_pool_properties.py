@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -43,7 +42,7 @@ from tests.queue.kit import (
 from tests.queue.pool_model import Model, ModelJob
 
 T = TypeVar("T")
-WORKERS, GATEWAYS, TENANTS = ("w0", "w1"), ("g0", "g1"), ("calm", "heavy", "limited")
+WORKERS, GATEWAYS, TENANTS = ("w0", "w1", "w2"), ("g0", "g1"), ("calm", "heavy", "limited")
 RUNS = int(os.environ.get("DLLM_TEST_QUEUE_RUNS", "100"))  # of 60 steps each
 STEP_S = 20.0  # every limit of time lies well between two multiples of it
 FIRST = "local math = setmetatable({random = function() return 1 end}, {__index = math})\n"
@@ -63,6 +62,22 @@ SETTINGS = QueueSettings(
 )
 
 
+# One rule that chooses among these: of several rules hypothesis leaves some out of each run, and then most
+# runs would come to nothing.
+STEPS = [
+    *5 * ["admit"],
+    *4 * ["dispatch"],
+    *4 * ["commit"],
+    *3 * ["serve"],
+    *3 * ["give_back"],
+    *3 * ["go_on_elsewhere"],
+    *2 * ["finish"],
+    *2 * ["cancel"],
+    *2 * ["change_slots"],
+    *2 * ["time_passes"],
+    *2 * ["worker_goes"],
+    *["reclaim", "gateway_goes", "redis_forgets"],
+]
 JOBS = st.fixed_dictionaries(
     {
         "gateway": st.sampled_from(GATEWAYS),
@@ -106,7 +121,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.created = 0
         self.tally: Counter[str] = Counter()
         self.do(self.connections.commands.flushall())
-        self.heartbeat(WORKERS[0], 1)
+        for worker in WORKERS:
+            self.heartbeat(worker, 1)
 
     def do(self, call: Awaitable[T]) -> T:
         async def wait() -> T:
@@ -131,10 +147,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.do(self.connections.aclose())
         self.loop.close()
 
+    @rule(data=st.data(), step=st.sampled_from(STEPS))
+    def step(self, data: st.DataObject, step: str) -> None:
+        getattr(self, step)(data)
+
     # Time and Redis
 
-    @rule(steps=st.sampled_from((1, 1, 2, 5)))
-    def time_passes(self, steps: int) -> None:
+    def time_passes(self, data: st.DataObject) -> None:
+        steps = data.draw(st.sampled_from((1, 1, 2, 5)))
         self.do(pass_time(self.connections, steps * STEP_S))
         self.model.now += steps * STEP_S
         for worker, state in self.model.workers.items():
@@ -142,8 +162,7 @@ class QueueMachine(RuleBasedStateMachine):
         for gateway in GATEWAYS:
             self.do(self.queue.gateway_heartbeat(gateway, START))
 
-    @rule()
-    def redis_forgets(self) -> None:
+    def redis_forgets(self, data: st.DataObject) -> None:
         """Each worker and gateway comes back, and each gateway with what it has."""
         self.reclaim()
         self.do(self.connections.commands.flushall())
@@ -165,30 +184,26 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Gateways
 
-    @rule(several=st.lists(JOBS, min_size=1, max_size=4))
-    def admit(self, several: list[dict[str, Any]]) -> None:
-        for fields in several:
+    def admit(self, data: st.DataObject) -> None:
+        for fields in data.draw(st.lists(JOBS, min_size=1, max_size=4)):
             self.created += 1
             new = job(self.created, **fields)
             assert (self.do(self.queue.admit(new)) is None) == self.model.admit(new)
 
-    @precondition(lambda self: self.model.jobs)
-    @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
+        if not self.model.jobs:
+            return
         id = data.draw(st.sampled_from(sorted(self.model.jobs)))
-        self.do(self.queue.cancel(id))
-        self.model.cancel(self.model.jobs[id])
+        cancelled = self.model.jobs[id]
+        if data.draw(st.booleans()):
+            assert self.do(self.queue.revoke(id)) != cancelled.cancelled
+            self.model.call_off(cancelled, "revoked", Outcome.CANCELLED)
+        else:
+            self.do(self.queue.cancel(id))
+            self.model.cancel(cancelled)
 
-    @precondition(lambda self: self.model.jobs)
-    @rule(data=st.data())
-    def revoke(self, data: st.DataObject) -> None:
-        id = data.draw(st.sampled_from(sorted(self.model.jobs)))
-        revoked = self.model.jobs[id]
-        assert self.do(self.queue.revoke(id)) != revoked.cancelled
-        self.model.call_off(revoked, "revoked", Outcome.CANCELLED)
-
-    @rule(gateway=st.sampled_from(GATEWAYS), dies=st.booleans())
-    def gateway_goes(self, gateway: str, dies: bool) -> None:
+    def gateway_goes(self, data: st.DataObject) -> None:
+        gateway, dies = data.draw(st.sampled_from(GATEWAYS)), data.draw(st.booleans())
         mine = [job for job in self.model.jobs.values() if job.job.gateway == gateway]
         if dies and mine:
             self.do(kill(self.connections, "gateways", gateway))
@@ -203,15 +218,13 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Routers
 
-    @rule()
-    def dispatch(self) -> None:
+    def dispatch(self, data: st.DataObject) -> None:
         self.model.dispatch(self.do(self.queue.dispatch()))
 
-    @rule(used=st.lists(st.sampled_from((0, 50, 150)), min_size=1, max_size=4))
-    def serve(self, used: list[int]) -> None:
+    def serve(self, data: st.DataObject) -> None:
         """Jobs are handed out and end, and again."""
-        for tokens in used:
-            self.dispatch()
+        for tokens in data.draw(st.lists(st.sampled_from((0, 50, 150)), min_size=1, max_size=4)):
+            self.dispatch(data)
             for held in self.model.running():
                 assert held.worker is not None
                 end = replace(DONE, prompt_tokens=0, completion_tokens=tokens)
@@ -222,8 +235,7 @@ class QueueMachine(RuleBasedStateMachine):
                     self.model.tell(held, held.worker, held.attempt, held.place, end.outcome)
                 self.model.finish(held, tokens)
 
-    @rule()
-    def reclaim(self) -> None:
+    def reclaim(self, data: st.DataObject | None = None) -> None:
         reclaimed = self.do(self.queue.reclaim())
         self.model.expire()
         self.tally.update(reclaimed.tally)
@@ -232,7 +244,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Workers
 
-    @rule(worker=st.sampled_from(WORKERS), slots=st.sampled_from((0, 2, 3)))
+    def change_slots(self, data: st.DataObject) -> None:
+        self.heartbeat(data.draw(st.sampled_from(WORKERS)), data.draw(st.sampled_from((0, 1, 2, 3))))
+
     def heartbeat(self, worker: str, slots: int) -> None:
         held = [job.job.id for job in self.model.running(worker)]
         assert self.do(beat(self.queue, worker, slots, held=held)) == []
@@ -253,12 +267,16 @@ class QueueMachine(RuleBasedStateMachine):
         off = data.draw(st.sampled_from((0, 0, 0, 0, -1, 1)))
         return Place(max(0, place.tokens + off), max(0, place.characters + off))
 
-    @precondition(lambda self: self.model.leases)
-    @rule(data=st.data(), count=st.integers(0, 3))
-    def commit(self, data: st.DataObject, count: int) -> None:
+    def commit(self, data: st.DataObject) -> None:
+        if not self.model.leases:
+            return
         lease, held = self.lease(data)
         place = self.place(data, held)
+        count = data.draw(st.integers(0, 3))
         block = Block(text="t" * (count + 1), token_ids=list(range(count)), prompt_tokens=1)
+        self._commit(lease, held, place, block)
+
+    def _commit(self, lease: tuple[str, str, int], held: ModelJob | None, place: Place, block: Block) -> None:
         committal = self.do(self.queue.commit(*lease, place, block))
         assert committal.wanted == (held is not None and not held.cancelled)
         if held is None:
@@ -269,11 +287,28 @@ class QueueMachine(RuleBasedStateMachine):
             held.characters += len(block.text)
         assert committal.tokens == len(held.token_ids)
 
-    @precondition(lambda self: self.model.leases)
-    @rule(data=st.data(), end=st.sampled_from((DONE, FAILED)), used=st.sampled_from((0, 50, 150)))
-    def finish(self, data: st.DataObject, end: End, used: int) -> None:
+    def go_on_elsewhere(self, data: st.DataObject) -> None:
+        """An answer begins, and another attempt goes on with it."""
+        if live := self.model.running():
+            held = data.draw(st.sampled_from(live))
+            assert held.worker is not None
+            lease, block = (
+                (held.worker, held.job.id, held.attempt),
+                Block(text="t", token_ids=[1], prompt_tokens=1),
+            )
+            self._commit(lease, held, held.place, block)
+            assert self.do(self.queue.release(*lease, counts=False)) == self.model.give_back(
+                held, counts=False
+            )
+        self.dispatch(data)
+
+    def finish(self, data: st.DataObject) -> None:
+        if not self.model.leases:
+            return
         lease, held = self.lease(data)
         place = self.place(data, held)
+        used = data.draw(st.sampled_from((0, 50, 150)))
+        end: End = data.draw(st.sampled_from((DONE, FAILED)))
         end = replace(end, prompt_tokens=0, completion_tokens=used)
         block = Block(text="t", token_ids=[7], prompt_tokens=1)
         assert self.do(self.queue.finish(*lease, place, end, block)) == (held is not None)
@@ -290,18 +325,17 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.tell(held, lease[0], held.attempt, place, end.outcome)
         self.model.finish(held, used)
 
-    @precondition(lambda self: self.model.leases)
-    @rule(data=st.data())
-    def finish_cancelled(self, data: st.DataObject) -> None:
+    def give_back(self, data: st.DataObject) -> None:
+        if not self.model.leases:
+            return
         lease, held = self.lease(data)
-        assert self.do(self.queue.finish(*lease, BEGINNING, CANCELLED)) == (held is not None)
-        if held is not None:
-            self.model.give_back(held, counts=True)
-
-    @precondition(lambda self: self.model.leases)
-    @rule(data=st.data(), counts=st.booleans())
-    def release(self, data: st.DataObject, counts: bool) -> None:
-        lease, held = self.lease(data)
+        how = data.draw(st.sampled_from(("failure", "unseen", "cancelled")))
+        if how == "cancelled":
+            assert self.do(self.queue.finish(*lease, BEGINNING, CANCELLED)) == (held is not None)
+            if held is not None:
+                self.model.give_back(held, counts=True)
+            return
+        counts = how == "failure"
         fate = self.do(self.queue.release(*lease, counts=counts))
         if held is None:
             assert fate == "fenced"
@@ -310,23 +344,25 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.worker_failed(lease[0])
         assert fate == self.model.give_back(held, counts=counts)
 
-    @rule(worker=st.sampled_from(WORKERS))
-    def worker_dies(self, worker: str) -> None:
-        if worker in self.model.workers:
+    def worker_goes(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(WORKERS))
+        how = data.draw(st.sampled_from(("dies", "leaves", "drains")))
+        if worker not in self.model.workers:
+            self.heartbeat(worker, 2)
+            return
+        if how == "drains":
+            self.do(self.queue.drain_worker(worker))
+            self.model.workers[worker].draining = True
+            return
+        if how == "dies":
             self.do(kill(self.connections, "workers", worker))
             self.model.worker_gone(worker, counts=True)
             self.reclaim()
-
-    @rule(worker=st.sampled_from(WORKERS))
-    def worker_leaves(self, worker: str) -> None:
-        self.do(self.queue.worker_leave(worker))
-        self.model.worker_gone(worker, counts=False)
-
-    @rule(worker=st.sampled_from(WORKERS))
-    def worker_drains(self, worker: str) -> None:
-        self.do(self.queue.drain_worker(worker))
-        if worker in self.model.workers:
-            self.model.workers[worker].draining = True
+        else:
+            self.do(self.queue.worker_leave(worker))
+            self.model.worker_gone(worker, counts=False)
+        if data.draw(st.booleans()):
+            self.heartbeat(worker, 2)
 
     @invariant()
     def same_depth(self) -> None:

@@ -246,7 +246,8 @@ def cases(draw: st.DrawFn) -> Case:
     most = draw(st.integers(1, len(model)))
     begin = draw(st.integers(0, len(text) - 1))
     part = text[begin : begin + draw(st.integers(1, 6))]
-    stop = draw(st.sampled_from([[], [part], ["ab\n", part], [part + SPECIAL, "中🙂"], [SPECIAL + part]]))
+    stops: list[list[str]] = [[], [part], ["ab\n", part], [part + SPECIAL, "中🙂"], [SPECIAL + part]]
+    stop = draw(st.sampled_from(stops))
     # Where both are in one block, SGLang lets a stop string win, wherever it is.
     enders = [] if stop or draw(st.booleans()) else [draw(st.sampled_from(model))]
     decoding = Decoding(max_tokens=most, stop=stop, stop_token_ids=enders, ignore_eos=ignore_eos)

@@ -376,7 +376,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def same_shares(self) -> None:
+        fair: Any = self.do(self.connections.commands.hgetall(PREFIX + "fair"))
+        assert int(fair.get(b"turn", 0)) == self.model.turn
         for tier, shares in self.model.shares.items():
+            assert float(fair.get(tier.encode(), 0)) == pytest.approx(shares.now)
             for key, expected in ((f"ready:{tier}", shares.ready), (f"tags:{tier}", shares.ahead)):
                 found = self.do(zset(self.connections, key))
                 assert found == pytest.approx(expected)

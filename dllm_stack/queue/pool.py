@@ -196,7 +196,11 @@ class PoolQueue(Inspection):
         return last, [command for entry in entries if (command := wire.command(entry)) is not None]
 
     async def commit(self, worker: str, job_id: str, attempt: int, after: Place, block: Block) -> Committal:
-        """Sends a committed block, and keeps its tokens for an attempt that may have to go on from there."""
+        """Sends a committed block, and keeps its tokens for an attempt that may have to go on from there.
+
+        Args:
+            block: with a token at least. Text alone goes with the next: an answer's place is its tokens.
+        """
         wanted, tokens = await self._run(
             "commit",
             job_id,

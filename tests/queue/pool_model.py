@@ -249,9 +249,7 @@ class Model:
             self.tally["continued"] += 1
         job.attempt, job.tries, job.worker = job.attempt + 1, job.tries + 1, worker
         job.dispatched = self.dispatches
-        committed = Committed(
-            token_ids=list(job.token_ids), characters=job.characters if job.token_ids else 0
-        )
+        committed = Committed(token_ids=list(job.token_ids), characters=job.characters)
         self.workers[worker].commands.append(Claim(job.job, job.attempt, committed))
         self.leases.append((job.job.id, worker, job.attempt))
         self.settle()

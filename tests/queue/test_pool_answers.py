@@ -86,14 +86,6 @@ async def test_a_block_sent_twice_counts_once(queue: PoolQueue) -> None:
     assert [r.after for r in await replies(queue)] == [BEGINNING, AFTER_BLOCK]
 
 
-async def test_a_block_of_text_alone_counts_once(queue: PoolQueue) -> None:
-    text = Block(text="!", token_ids=[], prompt_tokens=5)
-    for _ in range(2):
-        assert await queue.commit("w", id_of(1), 1, BEGINNING, text) == (True, 0)
-    assert await queue.commit("w", id_of(1), 1, Place(0, 1), BLOCK) == (True, 3)
-    assert [r.after for r in await replies(queue)] == [BEGINNING, Place(0, 1)]
-
-
 async def forget_block(connections: Connections) -> None:
     """Redis is as it was before the first block."""
     await connections.commands.delete(PREFIX + "answer:" + id_of(1))

@@ -272,7 +272,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         lease, held = self.lease(data)
         place = self.place(data, held)
-        count = data.draw(st.integers(0, 3))
+        count = data.draw(st.integers(1, 3))
         block = Block(text="t" * (count + 1), token_ids=list(range(count)), prompt_tokens=1)
         self._commit(lease, held, place, block)
 
@@ -281,10 +281,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert committal.wanted == (held is not None and not held.cancelled)
         if held is None:
             return
-        if place == held.place and not held.cancelled:
+        if place.tokens == held.place.tokens and not held.cancelled:
             self.model.tell(held, lease[0], held.attempt, place, "block")
             held.token_ids += block.token_ids
-            held.characters += len(block.text)
+            held.characters = place.characters + len(block.text)
         assert committal.tokens == len(held.token_ids)
 
     def go_on_elsewhere(self, data: st.DataObject) -> None:

@@ -5,8 +5,7 @@
 -- Returns {wanted (0|1), tokens committed}. Not wanted: the worker no longer holds the job, or nobody waits
 -- for it. Fewer tokens than the block ends with: Redis has lost some; they are to be sent again from there.
 local id, worker, attempt = ARGV[1], ARGV[2], ARGV[3]
-local job = redis.call('HMGET', job_key(id),
-  'worker', 'attempt', 'cancelled', 'gateway', 'tokens', 'characters')
+local job = redis.call('HMGET', job_key(id), 'worker', 'attempt', 'cancelled', 'gateway', 'tokens')
 if job[1] ~= worker or job[2] ~= attempt then
   return {0, 0}
 end
@@ -14,13 +13,10 @@ local before, there = tonumber(ARGV[4]), tonumber(job[5])
 if job[3] then
   return {0, there}
 end
-local sent_before = before < there or (before == there and tonumber(ARGV[5]) < tonumber(job[6]))
-if before > there or sent_before then
+if before ~= there then
   return {1, there}
 end
-if #ARGV[6] > 0 then
-  there = redis.call('APPEND', P .. 'answer:' .. id, ARGV[6]) / 4
-end
+there = redis.call('APPEND', P .. 'answer:' .. id, ARGV[6]) / 4
 redis.call('HSET', job_key(id), 'tokens', there, 'characters', ARGV[7])
 send(job[4], id, worker, attempt, ARGV[4], ARGV[5], ARGV[8])
 return {1, there}

@@ -1,8 +1,8 @@
 """The queue with up to a million jobs waiting and 200 workers: `python -m loadtest.scale`.
 
 Two Redis servers: in one 1,000 jobs wait, in the other more and more. At each number: the CPU time of both
-for a job to come, to be handed out and to end, measured in turns, because other work on the machine changes what
-an instruction costs; how fast the router's loop hands out jobs; and the memory of a job besides its body.
+for a job to come, to be handed out and to end, measured in turns, because other work on the machine changes
+what an instruction costs; how fast the router's loop hands out jobs; and the memory of a job besides its body.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Two Redis servers: in one 1,000 jobs wait, in the other more and more. At each number: the CPU time of both
 for a job to come, to be handed out and to end, measured in turns, because other work on the machine changes
-what an instruction costs; how fast the router's loop hands out jobs; and the memory of a job besides its body.
+what an instruction costs; how fast the router's loop hands out jobs; and the memory of a waiting job.
 """
 
 from __future__ import annotations

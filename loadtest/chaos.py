@@ -235,7 +235,10 @@ async def run(count: int, seconds: float, every_s: float) -> bool:
         print("  killed: " + ", ".join(f"{kind} {count}" for kind, count in killer.kills.items()))
         left = await left_over(fleet)
         print(f"  {len(left)} jobs left in the queue")
-        return not ledger.failures and not left
+        fleet.keep = bool(ledger.failures or left)
+        if fleet.keep:
+            print(f"  logs: {fleet.folder}")
+        return not fleet.keep
 
 
 async def _timed(work: Awaitable[Ledger]) -> tuple[Ledger, float]:

@@ -67,12 +67,16 @@ class Fleet:
         pace: arguments of each simulator.
         env: settings of the services, as environment variables.
         durable: Valkey keeps an append-only file.
+
+    Attributes:
+        folder: of the logs; gone afterwards, unless there was an exception or it is to be kept.
     """
 
     size: Size = Size()
     pace: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     durable: bool = False
+    keep: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="fleet-"))
@@ -111,7 +115,7 @@ class Fleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._end()
-        if error is None:
+        if error is None and not self.keep:
             shutil.rmtree(self.folder)
 
     async def serves(self, *names: str) -> None:

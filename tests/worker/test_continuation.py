@@ -246,10 +246,11 @@ def cases(draw: st.DrawFn) -> Case:
     most = draw(st.integers(1, len(model)))
     begin = draw(st.integers(0, len(text) - 1))
     part = text[begin : begin + draw(st.integers(1, 6))]
-    stops: list[list[str]] = [[], [part], ["ab\n", part], [part + SPECIAL, "中🙂"], [SPECIAL + part]]
-    stop = draw(st.sampled_from(stops))
+    stops = [[], [part], ["ab\n", part], [part + SPECIAL, "中🙂"], [SPECIAL + part]]
+    stop: list[str] = draw(st.sampled_from(stops))
     # Where both are in one block, SGLang lets a stop string win, wherever it is.
-    enders = [] if stop or draw(st.booleans()) else [draw(st.sampled_from(model))]
+    ended_by_token = not stop and draw(st.booleans())
+    enders = [draw(st.sampled_from(model))] if ended_by_token else []
     decoding = Decoding(max_tokens=most, stop=stop, stop_token_ids=enders, ignore_eos=ignore_eos)
     prompt = draw(st.lists(st.integers(0, len(tokens)), min_size=1, max_size=9))
     return Case(FakeRenderer(tokens), prompt, model, decoding)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from dllm_stack.messages import Block, Committed, End, Place, Tier, encode
+from dllm_stack.messages import Block, Cancel, Claim, Command, Committed, End, Place, Tier, encode
 from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
@@ -393,7 +393,10 @@ class QueueMachine(RuleBasedStateMachine):
             assert (status.failures, status.draining) == (state.failures, state.draining)
             assert (status.set_aside_until is None) == (state.set_aside_until is None)
             if state.commands:
-                assert self.do(commands(self.queue, worker)) == state.commands
+                # A dead gateway's jobs are cancelled in any order.
+                found = self.do(commands(self.queue, worker))
+                assert _claims(found) == _claims(state.commands)
+                assert sorted(_cancels(found)) == sorted(_cancels(state.commands))
 
     @invariant()
     def same_replies(self) -> None:
@@ -404,6 +407,14 @@ class QueueMachine(RuleBasedStateMachine):
                     (r.job_id, r.worker, r.attempt, r.after, r.end.outcome if r.end else "block")
                     for r in found
                 ]
+
+
+def _claims(commands: Sequence[Command]) -> list[Claim]:
+    return [command for command in commands if isinstance(command, Claim)]
+
+
+def _cancels(commands: Sequence[Command]) -> list[tuple[str, int]]:
+    return [(command.job_id, command.attempt) for command in commands if isinstance(command, Cancel)]
 
 
 async def zset(connections: Connections, key: str) -> dict[str, float]:

@@ -1,9 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
+QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
-	show-disconnect show-kill show-overload show-count show-demo
+	show-disconnect show-kill show-continuation show-overload show-count show-demo show-properties show-chaos \
+	show-fairness show-scale
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,6 +17,10 @@ $(VENV)/.installed: requirements/cpu.txt requirements/install.sh pyproject.toml
 	@requirements/install.sh $(PYTHON) $(VENV)
 	@touch $@
 
+# The tests run the queue on Redis 7 too.
+$(VENV)/bin/redis-server: requirements/redis_server.sh $(VENV)/.installed
+	@requirements/redis_server.sh $(VENV)
+
 up: setup ## Run the whole stack on this machine: gateway, router, worker, queue and engine
 	@$(VENV)/bin/dllm-stack up
 
@@ -22,7 +29,7 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint ## Style, types, and every test
+test: lint $(VENV)/bin/redis-server ## Style, types, and every test
 	@$(VENV)/bin/python -m pytest
 
 bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer
@@ -49,8 +56,28 @@ show-bench-serving: setup ## sglang.bench_serving against the gateway, three bac
 show-disconnect: setup ## Clients that disappear: the engine stops, slots are free, the queue is empty
 	@$(VENV)/bin/python -m pytest tests/stack/test_disconnect.py
 
-show-kill: setup ## kill -9 of router, worker and engine under 20 requests: each ends exactly once
+show-kill: setup ## kill -9 of router, worker, engine and queue under 20 requests: each is answered, as if undisturbed
 	@$(VENV)/bin/python -m pytest tests/stack/test_faults.py
+
+show-continuation: setup ## kill -9 of a worker after the third block: another one goes on with the same answer
+	@$(VENV)/bin/python -m pytest tests/stack/test_continuation.py
 
 show-overload: setup ## 200 requests on a queue of 100: the surplus gets 429 at once
 	@$(VENV)/bin/python -m pytest tests/stack/test_overload.py
+
+show-properties: setup ## The queue's scripts against a plain model: twice QUEUE_RUNS (1,000) random histories
+	@DLLM_TEST_QUEUE_RUNS=$(QUEUE_RUNS) $(VENV)/bin/python -m pytest tests/queue/test_pool_properties.py -k valkey
+
+show-chaos: setup ## 1,000 streams while every kind of process is killed and Redis loses its data, on simulators
+	@$(VENV)/bin/python -m loadtest.chaos
+
+show-fairness: setup $(PEERS)/.installed ## A flood beside a light tenant, here and behind two other gateways
+	@$(VENV)/bin/python -m loadtest.fairness
+
+$(PEERS)/.installed: loadtest/peers.txt
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/pip install --quiet --requirement loadtest/peers.txt
+	@touch $@
+
+show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
+	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server

@@ -7,6 +7,7 @@ A worker also publishes a `WorkerCard` with every heartbeat.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -43,16 +44,33 @@ class Decoding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ignore_eos: bool = False
 
 
+class Tier(StrEnum):
+    """Priority classes, the first served first; their names are OpenAI's service tiers."""
+
+    PRIORITY = "priority"
+    DEFAULT = "default"
+    FLEX = "flex"  # sheddable: the first to be dropped from a full queue
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One generation. Immutable: what changes (attempt, worker, blocks sent) lives in the queue."""
+    """One generation. Immutable: what changes (attempt, worker, committed tokens) lives in the queue."""
 
     id: str  # 32 hex digits
     pool: str
     gateway: str
     prompt: Prompt
     decoding: Decoding = Decoding()
-    # A streamed job whose first block was sent cannot be run again from the start.
-    stream: bool = False
+    tenant: str = "default"
+    tier: Tier = Tier.DEFAULT
+    timeout_s: float | None = None  # from admission to the end; then it is expired
+    session: str | None = None  # jobs of one session go to the same worker where they can
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The part of an answer that has gone to the gateway. The next attempt goes on from there."""
+
+    token_ids: list[int] = []
+    characters: int = 0  # of the text sent
 
 
 class Claim(msgspec.Struct, frozen=True, tag="claim"):
@@ -60,12 +78,14 @@ class Claim(msgspec.Struct, frozen=True, tag="claim"):
 
     job: Job
     attempt: int
+    committed: Committed = Committed()
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """To a worker: stop this job, whatever its attempt, and finish it as cancelled."""
+    """To a worker: stop this attempt of a job, and finish it as cancelled."""
 
     job_id: str
+    attempt: int
 
 
 Command = Claim | Cancel
@@ -94,13 +114,24 @@ class End(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: Problem | None = None
 
 
+class Place(msgspec.Struct, frozen=True, order=True):
+    """How much of an answer comes before."""
+
+    tokens: int
+    characters: int
+
+
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of a gateway's reply stream. Stale attempts and repeated `seq` are dropped."""
+    """One entry of a gateway's reply stream: a block, an end, or the last block with the end.
+
+    `after` says where in the answer it belongs, so that what comes twice is recognised, and what an attempt
+    sends fits what an earlier one has sent.
+    """
 
     job_id: str
     worker: str  # empty when the queue itself ended the job
     attempt: int
-    seq: int  # from 0 within an attempt
+    after: Place
     block: Block | None = None
     end: End | None = None
 
@@ -120,6 +151,7 @@ class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
     slots: int  # requests its engine may run at once; 0 while it loads or drains
     state: str  # loading | ready | draining
+    pod: str | None = None  # the Kubernetes pod it runs in
     model: ModelCard | None = None  # None until known
 
 

@@ -13,7 +13,7 @@ class Outcome(StrEnum):
     COMPLETED = "completed"
     REJECTED = "rejected"  # never ran: bad input, full queue, no worker
     FAILED = "failed"  # ran, or should have, and the stack could not finish it
-    CANCELLED = "cancelled"  # its client went away
+    CANCELLED = "cancelled"  # its client went away, or an operator ended it
     EXPIRED = "expired"  # its deadline passed
 
 
@@ -36,6 +36,7 @@ class ErrorCode(StrEnum):
     WORKER_LOST = "worker_lost"
     ENGINE_ERROR = "engine_error"
     DEADLINE_EXCEEDED = "deadline_exceeded"
+    CANCELLED = "cancelled"
     INTERNAL_ERROR = "internal_error"
 
 
@@ -62,6 +63,8 @@ KINDS: dict[ErrorCode, Kind] = {
     ErrorCode.WORKER_LOST: Kind(502, "server_error", Outcome.FAILED),
     ErrorCode.ENGINE_ERROR: Kind(502, "server_error", Outcome.FAILED),
     ErrorCode.DEADLINE_EXCEEDED: Kind(504, "timeout_error", Outcome.EXPIRED),
+    # No status is meant for this. 499 stands for it in gRPC's mapping too, and no SDK sends it again.
+    ErrorCode.CANCELLED: Kind(499, "cancelled_error", Outcome.CANCELLED),
     ErrorCode.INTERNAL_ERROR: Kind(500, "server_error", Outcome.FAILED),
 }
 

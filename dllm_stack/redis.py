@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 
-from redis.asyncio import ConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, RedisError
+from redis.exceptions import ConnectionError, RedisClusterException, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from dllm_stack.redis_clients import ClusterClient, client, close
+from dllm_stack.redis_url import parse, shown
 from dllm_stack.settings import RedisSettings
 
 __all__ = ["BLOCK_S", "Connections", "RedisError", "shown"]
 
 BLOCK_S = 1.0  # longest block of one blocking read
 _MOST_COMMANDS = 32  # at a time, each on a connection of its own; further ones wait, within their time
-_NO_BOUND = 2**31  # redis-py's own would be 100
 
 
 class Connections:
-    """Two clients of one Redis: `commands`, and `blocking` for reads that wait up to BLOCK_S.
+    """Two clients of one Redis: `commands`, and `blocking` for reads that wait up to BLOCK_S. The URL alone
+    says whether it is one server, one behind Sentinels, or a cluster.
 
     Calls go between `async with connections.limit()`, which ends them in time. The timeout that redis-py
     has of its own is not used: it sends through `asyncio.wait_for`, which in Python 3.11 can swallow the
@@ -35,8 +34,9 @@ class Connections:
     def __init__(self, settings: RedisSettings) -> None:
         self._timeout_s = settings.timeout_s
         self._turn = asyncio.Semaphore(_MOST_COMMANDS)
-        self.commands = _client(settings)
-        self.blocking = _client(settings)
+        where = parse(settings.url)
+        self.commands: Any = client(where, settings.timeout_s)
+        self.blocking: Any = client(where, settings.timeout_s)
 
     @asynccontextmanager
     async def limit(self, *, block_s: float = 0.0) -> AsyncIterator[None]:
@@ -51,7 +51,12 @@ class Connections:
                 async with self._turn:
                     yield
         except TimeoutError:
+            for redis in (self.commands, self.blocking):
+                if isinstance(redis, ClusterClient):
+                    redis.mistrust()
             raise RedisTimeoutError(f"Redis did not answer within {limit_s:g} s") from None
+        except RedisClusterException as error:  # which redis-py does not count among its RedisErrors
+            raise ConnectionError(str(error)) from error
 
     async def ping(self) -> None:
         """Raises `RedisError` when Redis does not answer in time."""
@@ -59,26 +64,5 @@ class Connections:
             await self.commands.ping()
 
     async def aclose(self) -> None:
-        await self.commands.aclose()
-        await self.blocking.aclose()
-
-
-def shown(url: str) -> str:
-    """A Redis URL without user, password and options, for messages."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
-
-
-def _client(settings: RedisSettings) -> Redis:
-    pool = ConnectionPool.from_url(
-        settings.url,
-        max_connections=_NO_BOUND,
-        socket_timeout=None,
-        socket_connect_timeout=settings.timeout_s,
-        socket_keepalive=True,
-        protocol=2,
-        # After a restart of Redis every pooled connection is dead, so a command that failed in transit
-        # is sent once more. That is why every script of the queue is safe to repeat.
-        retry=Retry(NoBackoff(), retries=1, supported_errors=(ConnectionError,)),
-    )
-    return Redis.from_pool(pool)
+        await close(self.commands)
+        await close(self.blocking)

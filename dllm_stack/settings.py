@@ -21,9 +21,13 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 from pydantic_settings import SettingsError as UnreadableSource
-from redis.asyncio.connection import parse_url
+
+from dllm_stack.messages import Tier
+from dllm_stack.redis_url import parse
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+Policy = Literal["session", "prefix", "least_tokens"]
+
 _PREFIX = "DLLM_"
 _NO_SETTINGS = re.compile(r"DLLM_CONFIG$|DLLM_TEST_")  # the settings file; what only tests read
 
@@ -33,20 +37,53 @@ class _Group(BaseModel):
 
 
 class RedisSettings(_Group):
-    url: str = Field("redis://127.0.0.1:6379/0", description="Redis >= 7 or Valkey.")
+    url: str = Field(
+        "redis://127.0.0.1:6379/0",
+        description="Redis >= 7 or Valkey: redis://, rediss:// or unix://, redis+sentinel://host:port,.../service"
+        " or redis+cluster://host:port,...",
+    )
     timeout_s: float = Field(2.0, gt=0, description="Limit of one command, connecting included.")
 
     @field_validator("url")
     @classmethod
     def _is_understood(cls, url: str) -> str:
-        parse_url(url)
+        parse(url)
         return url
+
+
+class Bounds(_Group):
+    max_waiting_jobs: int | None = Field(None, ge=1)
+    max_waiting_bytes: int | None = Field(None, ge=1)
+
+
+class TenantSettings(Bounds):
+    weight: float = Field(1.0, gt=0, description="Its share of the tokens, beside other tenants'.")
+    max_running: int | None = Field(None, ge=1, description="Jobs that run at once in one pool.")
 
 
 class QueueSettings(_Group):
     max_waiting_jobs: int = Field(1000, ge=1, description="Jobs waiting in one pool; the next gets a 429.")
     max_waiting_bytes: int = Field(256 << 20, ge=1, description="Bytes of waiting jobs in one pool.")
+    tiers: dict[Tier, Bounds] = Field({}, description="Bounds of each priority class in one pool.")
+    tenants: dict[str, TenantSettings] = Field(
+        {}, description="Bounds and share of each tenant in one pool; `default` is for those not named."
+    )
+    ageing_s: float = Field(
+        30.0, gt=0, description="A class whose oldest job has waited this long gets every eighth slot."
+    )
+    cold_start_s: float = Field(
+        0.0, ge=0, description="How long jobs wait in a known pool without any worker; 0: 503 at once."
+    )
     max_attempts: int = Field(3, ge=1, description="Workers a job may lose before it fails.")
+    dead_letters: int = Field(
+        100,
+        ge=0,
+        description="Jobs of one pool that lost all their workers and are kept for a day, prompt included.",
+    )
+    breaker_failures: int = Field(3, ge=1, description="Failures in a row after which a worker is set aside.")
+    breaker_s: float = Field(
+        5.0, gt=0, description="How long it is set aside, doubled each time until a trial succeeds."
+    )
     heartbeat_s: float = Field(1.0, gt=0, description="Period of a worker's and a gateway's heartbeat.")
     heartbeat_ttl_s: float = Field(5.0, gt=0, description="Silence after which either counts as dead.")
     worker_grace_s: float = Field(
@@ -77,6 +114,19 @@ class GatewaySettings(Listener):
 
 class RouterSettings(Listener):
     port: int = Field(8001, ge=0, le=65535, description="Health and metrics.")
+    policies: list[Policy] = Field(
+        ["session", "prefix", "least_tokens"],
+        description="What picks a job's worker among those with a free slot: each narrows the choice.",
+    )
+    affinity_s: float = Field(
+        600.0, gt=0, description="How long a worker is thought to hold a prefix or session in its cache."
+    )
+    worker_pods: str | None = Field(
+        None, min_length=1, description="Label selector of the workers' pods to watch; unset: no cluster."
+    )
+    worker_pods_namespace: str | None = Field(
+        None, min_length=1, description="Their namespace; unset: the router's own, or the kubeconfig's."
+    )
 
 
 class WorkerSettings(Listener):
@@ -97,6 +147,7 @@ class WorkerSettings(Listener):
         description="A job on which the engine is silent this long is taken from it.",
     )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for running jobs.")
+    pod: str | None = Field(None, min_length=1, description="The name of the Kubernetes pod it runs in.")
 
 
 class Settings(BaseSettings):

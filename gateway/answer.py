@@ -15,12 +15,13 @@ class Answer:
 
     Attributes:
         index: the place of its prompt in the request.
-        end: set once the job has completed.
+        end: how it ended, once all of it has been added.
     """
 
     def __init__(self, index: int, ticket: Ticket, pace: Pace) -> None:
         self.index = index
         self.ticket = ticket
+        self.end: End | None = None
         self.token_ids: list[int] = []
         self._texts: list[str] = []
         self._prompt_tokens = 0
@@ -34,16 +35,13 @@ class Answer:
         self._pace.chunk(len(block.token_ids), arrival.at)
 
     def finish(self) -> None:
-        """To be called once, when the job has completed."""
+        """To be called once, when the job has completed and all of its blocks are added."""
+        self.end = self.ticket.end
         self._pace.finish()
 
     @property
     def id(self) -> str:
         return self.ticket.job.id
-
-    @property
-    def end(self) -> End | None:
-        return self.ticket.end
 
     @property
     def finish_reason(self) -> str:

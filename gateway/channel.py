@@ -16,14 +16,14 @@ class Channel:
 
     Attributes:
         started: status and headers are sent.
+        give_up_at: loop time from which a send that cannot proceed is abandoned.
     """
 
     def __init__(self, send: Send, request_id: str, give_up_at: float) -> None:
-        """`give_up_at`: loop time from which a send that cannot proceed is abandoned."""
         self.started = False
+        self.give_up_at = give_up_at
         self._send_message = send
         self._request_id = request_id
-        self._give_up_at = give_up_at
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         """Every method raises ClientGone when the client has not read until `give_up_at`."""
@@ -36,7 +36,7 @@ class Channel:
 
     async def _send(self, message: Message) -> None:
         try:
-            async with asyncio.timeout_at(self._give_up_at):
+            async with asyncio.timeout_at(self.give_up_at):
                 await self._send_message(message)
         except TimeoutError:
             raise ClientGone from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
@@ -24,6 +25,7 @@ from gateway.errors import INTERNAL, error_response
 from gateway.gateway import SHUTTING_DOWN, Gateway
 from gateway.jobs import Call, Jobs
 from gateway.metrics import Pace
+from gateway.terms import Terms, TermsInHeaders
 
 SEND_GRACE_S = 5.0  # what a client that does not read may take beyond the deadline
 
@@ -50,6 +52,7 @@ class Exchange(Response):
         self._interpret = interpret
         self._id = uuid4().hex
         self._model = OTHER
+        self._timeout_s = math.inf
         self._call: Call | None = None
         self._jobs: Jobs | None = None
         self._closed: End | None = None
@@ -64,7 +67,7 @@ class Exchange(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway, loop = self._gateway, asyncio.get_running_loop()
         self._started = loop.time()
-        self._deadline = self._started + gateway.settings.gateway.request_timeout_s
+        self._limit(gateway.settings.gateway.request_timeout_s)
         channel = Channel(send, self._id, self._deadline + SEND_GRACE_S)
         open_requests = gateway.metrics.open_requests.labels(self._endpoint)
         open_requests.inc()
@@ -92,8 +95,14 @@ class Exchange(Response):
     async def _serve(self, scope: Scope, receive: Receive, channel: Channel) -> End:
         """Returns the end; one with a problem is still to be reported to the client."""
         try:
-            self._call = await self._read(scope, receive)
-            end = await self._answer(self._call, receive, channel)
+            headers = Headers(scope=scope)
+            terms = TermsInHeaders.read(headers)
+            self._limit(terms.timeout_s)
+            self._call = await self._read(headers, receive)
+            self._limit(self._call.terms.timeout)
+            channel.give_up_at = self._deadline + SEND_GRACE_S
+            agreed = Terms.agreed(terms, self._call.terms, self._deadline)
+            end = await self._answer(self._call, agreed, receive, channel)
         except RequestError as error:
             return self._closed or _ended(error.problem)
         except ClientGone:
@@ -108,13 +117,19 @@ class Exchange(Response):
             return _ended(replace(end.problem, param=self._call.prompt_param))
         return end
 
-    async def _read(self, scope: Scope, receive: Receive) -> Call:
+    def _limit(self, timeout_s: float | None) -> None:
+        """The shortest limit counts."""
+        if timeout_s is not None and timeout_s < self._timeout_s:
+            self._timeout_s = timeout_s
+            self._deadline = self._started + timeout_s
+
+    async def _read(self, headers: Headers, receive: Receive) -> Call:
         gateway = self._gateway
         if gateway.draining:
             raise RequestError(SHUTTING_DOWN)
         try:
             async with asyncio.timeout_at(self._deadline):
-                body = await read_body(Headers(scope=scope), receive, gateway.settings.gateway.max_body_bytes)
+                body = await read_body(headers, receive, gateway.settings.gateway.max_body_bytes)
         except TimeoutError:
             raise RequestError(self._deadline_exceeded("send its body")) from None
         self._body_read = True
@@ -125,8 +140,8 @@ class Exchange(Response):
         self._model = gateway.catalogue.label(call.pool)
         return call
 
-    async def _answer(self, call: Call, receive: Receive, channel: Channel) -> End:
-        jobs = self._jobs = Jobs(call, self._gateway.ledger, self._id)
+    async def _answer(self, call: Call, terms: Terms, receive: Receive, channel: Channel) -> End:
+        jobs = self._jobs = Jobs(call, terms, self._gateway.ledger, self._id)
         if self._closed is not None:
             jobs.close(self._closed)
         watch = asyncio.create_task(self._watch(receive))
@@ -156,8 +171,8 @@ class Exchange(Response):
         self.close(_ended(self._deadline_exceeded("finish" if ran else "leave the queue")))
 
     def _deadline_exceeded(self, what: str) -> Problem:
-        limit = self._gateway.settings.gateway.request_timeout_s
-        return Problem(ErrorCode.DEADLINE_EXCEEDED, f"The request did not {what} within {limit:g} s.")
+        message = f"The request did not {what} within {self._timeout_s:g} s."
+        return Problem(ErrorCode.DEADLINE_EXCEEDED, message)
 
     async def _report(self, problem: Problem, receive: Receive, channel: Channel) -> None:
         if channel.started:

@@ -105,14 +105,12 @@ class Feed:
             ticket = self._tickets.get(job_id)
             if ticket is None or ticket.end is not None:
                 continue
-            if ticket.relayed:
-                problem = Problem(ErrorCode.WORKER_LOST, "The queue lost this job; send the request again.")
-                ticket.close(End(outcome=Outcome.FAILED, problem=problem))
-                continue
-            # Redis may have begun runs that no reply has told of; none of them may be taken for the new one.
-            ticket.restart(ticket.attempt + self._settings.queue.max_attempts)
+            # Redis may have begun attempts that no reply has told of; none of them may pass for a new one.
+            ticket.attempt += self._settings.queue.max_attempts
             try:
-                refusal = await self._queue.admit(ticket.job, attempts=ticket.attempt)
+                refusal = await self._queue.admit(
+                    ticket.job, attempts=ticket.attempt, committed=ticket.committed
+                )
             finally:
                 if ticket.end is not None:
                     self._cancels.put_nowait(job_id)  # the cancel at its end may have come too early

@@ -10,7 +10,10 @@ from dllm_stack.messages import Decoding, End, Job, Prompt
 from dllm_stack.outcomes import Outcome
 from gateway.answer import Rendering
 from gateway.ledger import Ledger
+from gateway.terms import Terms, TermsInBody
 from gateway.ticket import Ticket
+
+_SHORTEST_S = 0.001  # of a job whose time was up before the exchange has noticed
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class Call:
     prompts: list[Prompt]
     prompt_param: str  # the field they came in
     decoding: Decoding
+    terms: TermsInBody
     stream: bool
     rendering: Rendering
 
@@ -31,9 +35,10 @@ class Jobs:
         tickets: in the order of the prompts; fewer than those until all are admitted.
     """
 
-    def __init__(self, call: Call, ledger: Ledger, first_id: str) -> None:
+    def __init__(self, call: Call, terms: Terms, ledger: Ledger, first_id: str) -> None:
         self.tickets: list[Ticket] = []
         self._call = call
+        self._terms = terms
         self._gateway_id = ledger.id
         self._feed = ledger.feed(call.pool)
         self._first_id = first_id
@@ -46,17 +51,21 @@ class Jobs:
         Raises:
             RequestError: one was refused. `release` is due all the same.
         """
-        call = self._call
+        call, terms = self._call, self._terms
         for prompt in call.prompts:
             if self._closed is not None:
                 return
+            left_s = terms.deadline - asyncio.get_running_loop().time()
             job = Job(
                 id=uuid4().hex if self.tickets else self._first_id,
                 pool=call.pool,
                 gateway=self._gateway_id,
                 prompt=prompt,
                 decoding=call.decoding,
-                stream=call.stream,
+                tenant=terms.tenant,
+                tier=terms.tier,
+                timeout_s=max(left_s, _SHORTEST_S),
+                session=terms.session,
             )
             ticket = Ticket(job, self._wake.set)
             self.tickets.append(ticket)

@@ -1,4 +1,4 @@
-"""The OpenAPI description: FastAPI's, and the bodies, which the endpoints check by their own rules."""
+"""The OpenAPI description: FastAPI's, and the bodies and headers, which the endpoints check themselves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from gateway.terms import header_parameters
 from gateway.validation import Rules
 
 
@@ -33,6 +34,7 @@ def _describe(app: FastAPI, bodies: dict[str, Rules[Any]]) -> dict[str, Any]:
         content = {"application/json": {"schema": schema}}
         for operation in document["paths"][path].values():
             operation["requestBody"] = {"required": True, "content": content}
+            operation["parameters"] = header_parameters()
     return document
 
 

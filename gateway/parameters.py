@@ -121,7 +121,7 @@ TOP_LOGPROBS = Neutral((int,), (0,), _NO_LOGPROBS)
 COMPLETION_LOGPROBS = Neutral((int,), (), _NO_LOGPROBS)
 TOKEN_LOGPROBS = Neutral((list,), ([],), _NO_LOGPROBS)
 
-OPENAI_IGNORED = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier"})
+OPENAI_IGNORED = frozenset({"user", "metadata", "store", "safety_identifier"})
 
 
 def agreed(asked: dict[str, int | None]) -> int | None:

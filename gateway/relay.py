@@ -51,7 +51,7 @@ async def stream(jobs: Jobs, answers: list[Answer], rendering: Rendering, channe
             if channel.started:
                 await channel.write(b"".join(events), more=True)
             return failure
-        for answer in [answer for answer in going if answer.end is not None]:
+        for answer in [answer for answer in going if answer.ticket.end is not None]:
             answer.finish()
             events.append(rendering.end(answer))
         going = [answer for answer in going if answer.end is None]

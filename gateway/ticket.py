@@ -1,11 +1,13 @@
-"""One job on its way to one client: its replies in order, each once, and exactly one end."""
+"""One job on its way to one client: each token of its answer once and in order, and exactly one end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dllm_stack.messages import Block, End, Job, Reply
+from msgspec.structs import replace
+
+from dllm_stack.messages import Block, Committed, End, Job, Place, Reply
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 
 
@@ -15,14 +17,13 @@ class Arrival(NamedTuple):
 
 
 class Ticket:
-    """Takes replies as they come from Redis and keeps those of one run of the job.
+    """Takes replies as they come from Redis and makes one answer of them.
 
-    A run is one (attempt, worker). A later run takes over as long as the client has seen nothing of
-    the one before; afterwards it ends the ticket, because its blocks would not fit what was sent.
+    A reply is taken for where in the answer it belongs, whichever attempt it is from: greedy decoding gives
+    every attempt the same answer. What comes again is compared with what was there, and dropped.
 
     Attributes:
-        attempt: the highest attempt seen or excluded; replies of a lower one are dropped.
-        relayed: the client has seen a part of the answer.
+        attempt: the highest attempt that there has been, as far as is known; 0 before any.
         end: how the job ended; None while it is open.
         settled: the queue has ended the job, so there is nothing to cancel there.
         admitted_at: loop time of the admission; None before it.
@@ -31,42 +32,35 @@ class Ticket:
     def __init__(self, job: Job, wake: Callable[[], None]) -> None:
         self.job = job
         self.attempt = 0
-        self.relayed = False
         self.end: End | None = None
         self.settled = False
         self.admitted_at: float | None = None
         self._wake = wake
-        self._worker: str | None = None
-        self._past_workers: set[str] = set()  # of this attempt
-        self._next_seq = 0
+        self._token_ids: list[int] = []
+        self._text = ""
         self._arrivals: list[Arrival] = []
 
+    @property
+    def committed(self) -> Committed:
+        """What has arrived."""
+        return Committed(token_ids=self._token_ids.copy(), characters=len(self._text))
+
     def accept(self, reply: Reply, at: float) -> None:
-        if self.end is not None or self._is_stale(reply):
+        if self.end is not None:
             return
-        if reply.attempt != self.attempt or reply.worker != self._worker:
-            # An end without a worker is the queue's own word that there will be no further run.
-            if self.relayed and reply.worker:
-                self.close(_lost("The worker was lost while it streamed this answer; send it again."))
-                return
-            self._begin(reply)
-        if reply.seq < self._next_seq:
+        self.attempt = max(self.attempt, reply.attempt)
+        if not self._take(reply, at):
+            message = "Two workers did not agree on this answer, or a part of it was lost; send it again."
+            self.close(End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.WORKER_LOST, message)))
             return
-        if reply.seq > self._next_seq:
-            self.close(_lost("A part of the answer was lost on its way; send the request again."))
-            return
-        self._next_seq += 1
-        if reply.block is not None:
-            self._arrivals.append(Arrival(reply.block, at))
         if reply.end is not None:
             self.settled = True
             self.end = reply.end
         self._wake()
 
     def take(self) -> list[Arrival]:
-        """The blocks since the last call. Once it gave any, the answer cannot start anew."""
+        """The blocks since the last call."""
         arrivals, self._arrivals = self._arrivals, []
-        self.relayed = self.relayed or bool(arrivals)
         return arrivals
 
     def close(self, end: End) -> None:
@@ -75,25 +69,33 @@ class Ticket:
             self.end = end
             self._wake()
 
-    def restart(self, attempts: int) -> None:
-        """Forgets what has arrived, and accepts only attempts above `attempts` from now on."""
-        self._arrivals = []
-        self.attempt = attempts
-        self._worker = None
-        self._past_workers = set()
-        self._next_seq = 0
+    def _take(self, reply: Reply, at: float) -> bool:
+        """False: it does not fit what was there before."""
+        if reply.block is not None:
+            rest = self._rest(reply.after, reply.block)
+            if rest is None:
+                return False
+            if rest.token_ids or rest.text:
+                self._token_ids += rest.token_ids
+                self._text += rest.text
+                self._arrivals.append(Arrival(rest, at))
+        if reply.end is None or reply.end.outcome is not Outcome.COMPLETED:
+            return True
+        return _end_of(reply) == Place(len(self._token_ids), len(self._text))
 
-    def _is_stale(self, reply: Reply) -> bool:
-        if reply.attempt != self.attempt:
-            return reply.attempt < self.attempt
-        return self._worker is None or reply.worker in self._past_workers
+    def _rest(self, after: Place, block: Block) -> Block | None:
+        """What of a block is new; None if it leaves a gap, or repeats something else than was there."""
+        tokens = len(self._token_ids) - after.tokens
+        characters = len(self._text) - after.characters
+        if tokens < 0 or characters < 0:
+            return None
+        known_ids = self._token_ids[after.tokens :][: len(block.token_ids)]
+        known_text = self._text[after.characters :][: len(block.text)]
+        if block.token_ids[:tokens] != known_ids or block.text[:characters] != known_text:
+            return None
+        return replace(block, token_ids=block.token_ids[tokens:], text=block.text[characters:])
 
-    def _begin(self, reply: Reply) -> None:
-        past = {*self._past_workers, self._worker or ""} if reply.attempt == self.attempt else set()
-        self.restart(reply.attempt)
-        self._past_workers = past
-        self._worker = reply.worker
 
-
-def _lost(message: str) -> End:
-    return End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.WORKER_LOST, message))
+def _end_of(reply: Reply) -> Place:
+    block = reply.block or Block(text="", token_ids=[], prompt_tokens=0)
+    return Place(reply.after.tokens + len(block.token_ids), reply.after.characters + len(block.text))

@@ -30,13 +30,15 @@ class Dispatcher:
 
     async def _dispatch(self) -> None:
         for dispatched in await self._queue.dispatch():
-            self._metrics.wait.labels(self._queue.pool).observe(dispatched.waited_s)
+            self._metrics.wait.labels(self._queue.pool, dispatched.tier).observe(dispatched.waited_s)
             log.debug(
                 "dispatched",
                 job=dispatched.job_id,
+                tier=dispatched.tier,
                 worker=dispatched.worker,
                 attempt=dispatched.attempt,
                 waited_s=dispatched.waited_s,
+                committed=dispatched.committed,
             )
         await self._queue.wait()
 
@@ -50,5 +52,8 @@ class Dispatcher:
         if reclaimed.orphans:
             log.warning("gateway is dead", pool=pool, jobs_cancelled=reclaimed.orphans)
             self._metrics.orphans.labels(pool).inc(reclaimed.orphans)
+        self._metrics.add_tally(pool, reclaimed.tally)
+        if reclaimed.more:
+            return
         self._metrics.set_depth(pool, await self._queue.depth())
         await asyncio.sleep(self._queue.reclaim_every_s)

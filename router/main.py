@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from typing import Any, NoReturn
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -30,14 +32,14 @@ class Router:
         self._registry = Registry(self._connections)
         self._prometheus = CollectorRegistry()
         self._metrics = RouterMetrics(self._prometheus)
-        self._pools: set[str] = set()
+        self._queues: dict[str, PoolQueue] = {}
         self._sees_redis = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop`.
 
         Raises:
-            PortTaken
+            CannotStart
         """
         router = self._settings.router
         probes = Probes(router.host, router.port, self._prometheus, ready=self._readiness)
@@ -46,9 +48,12 @@ class Router:
             try:
                 await stack.enter_async_context(probes)
             except OSError as error:
-                raise PortTaken(f"router.port: {error.strerror or error}") from error
+                raise CannotStart(f"router.port: {error.strerror or error}") from error
+            watch_pods = await self._pod_watch(stack)
             try:
                 async with asyncio.TaskGroup() as group:
+                    if watch_pods is not None:
+                        group.create_task(watch_pods)
                     discovery = group.create_task(self._discover(group))
                     await stop.wait()
                     discovery.cancel()
@@ -56,14 +61,30 @@ class Router:
             except* _Stop:
                 log.info("stopped")
 
+    async def _pod_watch(self, stack: AsyncExitStack) -> Coroutine[Any, Any, NoReturn] | None:
+        """What watches the workers' pods, where that is asked for."""
+        settings = self._settings.router
+        if settings.worker_pods is None:
+            return None
+        from router.cluster import Cluster, NoCluster  # 45 MB with its library
+        from router.pods import PodWatcher
+
+        try:
+            cluster = await Cluster.connect(settings.worker_pods, settings.worker_pods_namespace)
+        except NoCluster as error:
+            raise CannotStart(f"router.worker_pods: {error}") from error
+        stack.push_async_callback(cluster.aclose)
+        return PodWatcher(cluster, self._queues.values).run()
+
     async def _discover(self, group: asyncio.TaskGroup) -> None:
         while True:
             try:
                 for pool in await self._registry.pools():
-                    if pool not in self._pools:
-                        self._pools.add(pool)
+                    if pool not in self._queues:
                         log.info("serving pool", pool=pool)
-                        queue = PoolQueue(self._connections, pool, self._settings.queue)
+                        queue = self._queues[pool] = PoolQueue(
+                            self._connections, pool, self._settings.queue, self._settings.router
+                        )
                         group.create_task(Dispatcher(queue, self._metrics).run())
                 self._sees_redis = True
             except RedisError:
@@ -71,11 +92,11 @@ class Router:
             await asyncio.sleep(_NEW_POOLS_EVERY_S)
 
     def _readiness(self) -> tuple[bool, dict[str, object]]:
-        return self._sees_redis, {"redis": self._sees_redis, "pools": sorted(self._pools)}
+        return self._sees_redis, {"redis": self._sees_redis, "pools": sorted(self._queues)}
 
 
-class PortTaken(Exception):
-    """The router cannot listen; the message says where and why."""
+class CannotStart(Exception):
+    """Its port is taken, or there is no cluster to watch; the message names the setting."""
 
 
 class _Stop(Exception):
@@ -86,13 +107,13 @@ def run(settings: Settings) -> None:
     """Runs a router until SIGTERM or SIGINT. A router holds nothing, so it stops at once.
 
     Raises:
-        SystemExit: 2 when its port is taken. Why is then on stderr.
+        SystemExit: 2 when it cannot start. Why is then on stderr.
     """
     logs.configure(settings, "router")
     try:
         asyncio.run(_until_signalled(Router(settings)))
-    except PortTaken as taken:
-        print(taken, file=sys.stderr)
+    except CannotStart as reason:
+        print(reason, file=sys.stderr)
         raise SystemExit(2) from None
 
 

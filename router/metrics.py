@@ -28,39 +28,70 @@ _WAIT_BUCKETS_S = (
 )
 
 
+_QUEUE_ENDS = ("expired", "shed", "no_worker", "worker_lost", "revoked")
+
+
 class RouterMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._waiting = Gauge("dllm_queue_jobs", "Jobs waiting for a slot.", ["pool"], registry=registry)
-        self._bytes = Gauge("dllm_queue_bytes", "Bytes of the jobs waiting.", ["pool"], registry=registry)
-        self._oldest = Gauge(
-            "dllm_queue_oldest_age_seconds", "Age of the oldest waiting job.", ["pool"], registry=registry
+        def gauge(name: str, help: str, *labels: str) -> Gauge:
+            return Gauge(name, help, ["pool", *labels], registry=registry)
+
+        def counter(name: str, help: str, *labels: str) -> Counter:
+            return Counter(name, help, ["pool", *labels], registry=registry)
+
+        self._waiting = gauge("dllm_queue_jobs", "Jobs waiting for a slot.", "tier")
+        self._bytes = gauge("dllm_queue_bytes", "Bytes of the jobs waiting.", "tier")
+        self._oldest = gauge("dllm_queue_oldest_age_seconds", "Age of the oldest waiting job.", "tier")
+        self._dead = gauge(
+            "dllm_queue_dead_letters",
+            "Jobs that lost all their workers within a day, as far as they are kept.",
         )
-        self._running = Gauge("dllm_pool_jobs_running", "Leases held.", ["pool"], registry=registry)
-        self._slots = Gauge("dllm_pool_slots", "Slots of all live workers.", ["pool"], registry=registry)
-        self._workers = Gauge(
-            "dllm_pool_workers", "Live workers, loading ones too.", ["pool"], registry=registry
+        self._running = gauge("dllm_pool_jobs_running", "Leases held.")
+        self._slots = gauge("dllm_pool_slots", "Slots of all live workers.")
+        self._workers = gauge("dllm_pool_workers", "Live workers, loading ones too.")
+        self._set_aside = gauge(
+            "dllm_pool_workers_set_aside",
+            "Workers that failed several times in a row, and have not completed a job since.",
         )
         self.wait = Histogram(
             "dllm_queue_wait_seconds",
             "From admission to dispatch; a job that came back counts again, from its admission.",
-            ["pool"],
+            ["pool", "tier"],
             buckets=_WAIT_BUCKETS_S,
             registry=registry,
         )
-        self.reclaimed = Counter(
+        self.reclaimed = counter(
             "dllm_queue_reclaimed_total",
             "Leases taken from dead workers, by what became of the job: requeued, failed, cancelled.",
-            ["pool", "fate"],
-            registry=registry,
+            "fate",
         )
-        self.orphans = Counter(
-            "dllm_queue_orphans_total", "Jobs cancelled with their dead gateway.", ["pool"], registry=registry
+        self.orphans = counter("dllm_queue_orphans_total", "Jobs cancelled with their dead gateway.")
+        self._ended = counter(
+            "dllm_queue_ended_total",
+            "Jobs that the queue itself ended: expired, shed to make room, no_worker in time, "
+            "worker_lost too often, revoked by an operator.",
+            "reason",
+        )
+        self._continued = counter(
+            "dllm_queue_continued_total", "Dispatches of a job with a part of its answer made before."
         )
 
     def set_depth(self, pool: str, depth: Depth) -> None:
-        self._waiting.labels(pool).set(depth.waiting)
-        self._bytes.labels(pool).set(depth.waiting_bytes)
-        self._oldest.labels(pool).set(depth.oldest_s)
+        for tier, of_tier in depth.tiers.items():
+            self._waiting.labels(pool, tier).set(of_tier.waiting)
+            self._bytes.labels(pool, tier).set(of_tier.waiting_bytes)
+            self._oldest.labels(pool, tier).set(of_tier.oldest_s)
+        self._dead.labels(pool).set(depth.dead_letters)
         self._running.labels(pool).set(depth.running)
         self._slots.labels(pool).set(depth.slots)
         self._workers.labels(pool).set(depth.workers)
+        self._set_aside.labels(pool).set(depth.set_aside)
+
+    def add_tally(self, pool: str, tally: dict[str, int]) -> None:
+        """
+        Args:
+            tally: as `PoolQueue.reclaim` gives it.
+        """
+        for reason in _QUEUE_ENDS:
+            self._ended.labels(pool, reason).inc(tally.get(reason, 0))
+        self._continued.labels(pool).inc(tally.get("continued", 0))

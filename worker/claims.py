@@ -29,6 +29,7 @@ class Claims:
     Args:
         state: loading | ready, with the slots that the engine has, and its model.
         start: makes the run of a claim.
+        pod: the Kubernetes pod that this is.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Claims:
         heartbeat_s: float,
         state: Callable[[], tuple[str, int, ModelCard]],
         start: Callable[[Claim], Run],
+        pod: str | None = None,
     ) -> None:
         self.draining = False
         self._worker_id = worker_id
@@ -50,6 +52,7 @@ class Claims:
         self._heartbeat_s = heartbeat_s
         self._state = state
         self._start = start
+        self._pod = pod
         self._changed = asyncio.Event()
         self._acked = START
         self._known: dict[Key, None] = {}
@@ -64,7 +67,9 @@ class Claims:
         state, slots, model = self._state()
         if self.draining:
             state, slots = "draining", 0
-        return WorkerCard(id=self._worker_id, pool=self._queue.pool, slots=slots, state=state, model=model)
+        return WorkerCard(
+            id=self._worker_id, pool=self._queue.pool, slots=slots, state=state, pod=self._pod, model=model
+        )
 
     def changed(self) -> None:
         """Sends a heartbeat at once: the slots are others."""
@@ -138,8 +143,9 @@ class Claims:
 
     def _take(self, command: Command) -> None:
         match command:
-            case Cancel(job_id):
-                self._cancel(job_id)
+            case Cancel(job_id, attempt):
+                if (run := self._runs.get((job_id, attempt))) is not None:
+                    run.cancel()
             case Claim(job, attempt):
                 key = (job.id, attempt)
                 if key in self._known:

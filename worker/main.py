@@ -45,7 +45,8 @@ class Worker:
         self._engine = Engine(
             lambda: plan.start(run_dir), plan.check, settings.worker, metrics, self._engine_changed
         )
-        runner = Runner(self.id, queue, self._engine, plan.renderer, metrics, settings.worker.stall_s)
+        block_size, stall_s = plan.model.block_size, settings.worker.stall_s
+        runner = Runner(self.id, queue, self._engine, plan.renderer, metrics, block_size, stall_s)
         self._claims = Claims(
             self.id,
             queue,
@@ -54,6 +55,7 @@ class Worker:
             heartbeat_s=settings.queue.heartbeat_s,
             state=self._state,
             start=runner.run,
+            pod=settings.worker.pod,
         )
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:

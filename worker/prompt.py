@@ -113,6 +113,11 @@ class Renderer:
             raise _refusal(ErrorCode.INVALID_VALUE, "The prompt is empty.", prompt)
         return ids
 
+    def decode(self, token_ids: list[int], *, special: bool) -> str:
+        """The text of token ids, with or without special tokens."""
+        text: str = self._tokenizer.decode(token_ids, skip_special_tokens=not special)
+        return text
+
     def _ids(self, prompt: Prompt) -> list[int]:
         match prompt:
             case ChatPrompt():
@@ -188,6 +193,20 @@ def answer_room(prompt: Prompt, prompt_tokens: int, decoding: Decoding, limits: 
     else:
         return room if wanted is None else wanted
     raise _refusal(ErrorCode.CONTEXT_LENGTH_EXCEEDED, message, prompt)
+
+
+def whole_blocks(prompt_tokens: int, committed: int, room: int, limits: Limits, block_size: int) -> int:
+    """How many of the committed tokens the engine may be given beside the prompt.
+
+    A block-diffusion engine goes on with the same answer only where a block ends; it takes no longer prompt
+    than `limits.prompt`, and generates at least one token. What is committed beyond is generated again.
+
+    Args:
+        room: see `answer_room`.
+        block_size: tokens; blocks are counted from the prompt's first token.
+    """
+    most = prompt_tokens + min(committed, room - 1, limits.prompt - prompt_tokens)
+    return max(0, most // block_size * block_size - prompt_tokens)
 
 
 def _refusal(code: ErrorCode, message: str, prompt: Prompt) -> RequestError:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import structlog
 
-from dllm_stack.messages import Block, Claim, End
+from dllm_stack.messages import Claim, End, Place
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import RedisError
-from worker.engine.client import EngineFault, EngineRefusal, Generation, Progress
+from worker.engine.client import EngineFault, EngineRefusal, Finish, Generation
 from worker.engine.supervisor import Engine
 from worker.metrics import WorkerMetrics
-from worker.prompt import Renderer, answer_room
-from worker.text import TextGate
+from worker.outbox import Outbox
+from worker.prompt import Renderer, answer_room, whole_blocks
+from worker.transcript import Diverged, Transcript
 
 log = structlog.get_logger()
 
@@ -33,18 +35,21 @@ class GiveBack:
     counts: bool  # as one of its tries
 
 
+_NOWHERE = Place(0, 0)
 _CANCELLED = End(outcome=Outcome.CANCELLED)
+_DIVERGED = Problem(ErrorCode.WORKER_LOST, "A worker was lost, and no other could go on with its answer.")
 
 
 @dataclass(frozen=True)
 class Runner:
-    """What every run of a worker needs."""
+    """What every run of a worker needs. `block_size`: see `ModelCard`."""
 
     worker_id: str
     queue: PoolQueue
     engine: Engine
     renderer: Renderer
     metrics: WorkerMetrics
+    block_size: int
     stall_s: float
 
     def run(self, claim: Claim) -> Run:
@@ -58,7 +63,9 @@ class Run:
         self._runner = runner
         self._job = claim.job
         self._attempt = claim.attempt
-        self._seq = 0
+        self._committed = claim.committed
+        self._outbox = Outbox(claim.committed)
+        self._sent = self._outbox.end.tokens  # as far as Redis has said
         self._interrupted: asyncio.Future[End | GiveBack] = asyncio.get_running_loop().create_future()
 
     def cancel(self) -> None:
@@ -80,15 +87,12 @@ class Run:
             How: an Outcome, or `requeued`, or `fenced`.
         """
         verdict = await self._verdict()
-        queue, worker, job_id = self._runner.queue, self._runner.worker_id, self._job.id
         if isinstance(verdict, GiveBack):
-            counts = verdict.counts
+            runner, counts = self._runner, verdict.counts
             return await _once_redis_answers(
-                lambda: queue.release(worker, job_id, self._attempt, counts=counts)
+                lambda: runner.queue.release(runner.worker_id, self._job.id, self._attempt, counts=counts)
             )
-        end = verdict
-        held = await _once_redis_answers(lambda: queue.finish(worker, job_id, self._attempt, self._seq, end))
-        return str(end.outcome) if held else "fenced"
+        return str(verdict.outcome) if await self._finish(verdict) else "fenced"
 
     async def _verdict(self) -> End | GiveBack:
         answer = asyncio.create_task(self._answer())
@@ -126,13 +130,19 @@ class Run:
         runner.renderer.check_length(job.prompt, limits)
         prompt = await runner.renderer.render(job.prompt)
         room = answer_room(job.prompt, len(prompt), job.decoding, limits)
+        committed = self._committed.token_ids
+        kept = whole_blocks(len(prompt), len(committed), room, limits, runner.block_size)
+        transcript = Transcript(runner.renderer.decode, prompt, job.decoding.stop, self._committed, kept)
+        self._outbox.prompt_tokens = len(prompt)
         try:
             async with asyncio.timeout(runner.stall_s):
-                generation = await runner.engine.generate(prompt, room, job.decoding)
+                generation = await runner.engine.generate(
+                    prompt + committed[:kept], room - kept, job.decoding
+                )
         except TimeoutError:
             return self._stalled()
         try:
-            return await self._relay(generation)
+            return await self._relay(generation, transcript)
         except TimeoutError:
             if await generation.stop():
                 log.warning("request stalled", job=job.id, attempt=self._attempt)
@@ -141,56 +151,81 @@ class Run:
         finally:
             await generation.stop()
 
-    async def _relay(self, generation: Generation) -> End:
+    async def _relay(self, generation: Generation, transcript: Transcript) -> End:
         """Raises TimeoutError when the engine is silent for `stall_s`."""
-        metrics = self._runner.metrics
-        gate = TextGate(self._job.decoding.stop)
-        completion_tokens = 0
+        metrics, outbox = self._runner.metrics, self._outbox
         while True:
             async with asyncio.timeout(self._runner.stall_s):
                 progress = await generation.next()
-            finish = progress.finish
-            if finish is not None and finish.type == "abort":
-                message = f"The engine aborted this request: {finish.message}"
+            if progress.finish is not None and progress.finish.type == "abort":
+                message = f"The engine aborted this request: {progress.finish.message}"
                 return End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.ENGINE_ERROR, message))
-            text = gate.finish(progress.text) if finish else gate.push(progress.text)
-            if text or progress.token_ids:
-                block = Block(text=text, token_ids=progress.token_ids, prompt_tokens=progress.prompt_tokens)
-                if not await self._commit(block):
-                    return _CANCELLED
-                completion_tokens += len(progress.token_ids)
+            try:
+                piece = transcript.read(progress.token_ids, progress.finish)
+            except Diverged as diverged:
+                log.error("answer diverged", job=self._job.id, attempt=self._attempt, how=str(diverged))
+                return _refused(_DIVERGED)
+            outbox.add(piece.token_ids, piece.text)
+            if piece.token_ids:
                 metrics.blocks.inc()
-                metrics.tokens.inc(len(progress.token_ids))
-            if finish is not None:
-                metrics.prompt_tokens.inc(progress.prompt_tokens)
-                metrics.cached_tokens.inc(progress.cached_tokens)
-                return _completed(progress, completion_tokens)
+                metrics.tokens.inc(len(piece.token_ids))
+            if piece.ending is not None:
+                # Of an answer that was begun elsewhere, the engine took a part for its prompt.
+                cached = min(progress.cached_tokens, outbox.prompt_tokens)
+                metrics.prompt_tokens.inc(outbox.prompt_tokens)
+                metrics.cached_tokens.inc(cached)
+                return self._completed(piece.ending, cached)
+            # Text without tokens goes with the next block: in Redis a place is a number of tokens.
+            if piece.token_ids and not await self._commit():
+                return _CANCELLED
 
-    async def _commit(self, block: Block) -> bool:
-        """Meanwhile the engine goes on; what it commits waits in the connection, in order."""
-        runner = self._runner
-        wanted = await _once_redis_answers(
-            lambda: runner.queue.commit(runner.worker_id, self._job.id, self._attempt, self._seq, block)
+    async def _commit(self) -> bool:
+        """Sends what the engine has added to the answer.
+
+        Meanwhile the engine goes on; what it generates waits in the connection, in order.
+
+        Returns:
+            False: the job is not this worker's any more, or not wanted, or Redis has lost more of its answer
+            than this attempt has made.
+        """
+        queue, worker, job, attempt = self._runner.queue, self._runner.worker_id, self._job, self._attempt
+        while self._sent < self._outbox.end.tokens:
+            if not self._outbox.reaches(self._sent):
+                return False
+            after, block = self._outbox.since(self._sent)
+            call = partial(queue.commit, worker, job.id, attempt, after, block)
+            wanted, self._sent = await _once_redis_answers(call)
+            if not wanted:
+                return False
+        return True
+
+    async def _finish(self, end: End) -> bool:
+        """Ends the job; if it is completed, with the last block of its answer.
+
+        Returns:
+            False: it was not this worker's any more.
+        """
+        queue, worker, job, attempt = self._runner.queue, self._runner.worker_id, self._job, self._attempt
+        after, block = _NOWHERE, None
+        if end.outcome is Outcome.COMPLETED:
+            after, last = self._outbox.since(self._sent)
+            block = last if last.token_ids or last.text else None
+        call = partial(queue.finish, worker, job.id, attempt, after, end, block)
+        return await _once_redis_answers(call)
+
+    def _completed(self, ending: Finish, cached_tokens: int) -> End:
+        return End(
+            outcome=Outcome.COMPLETED,
+            finish_reason=ending.type,
+            matched_stop=None if isinstance(ending.matched, list) else ending.matched,
+            prompt_tokens=self._outbox.prompt_tokens,
+            completion_tokens=self._outbox.end.tokens,
+            cached_tokens=cached_tokens,
         )
-        self._seq += 1
-        return wanted
 
     def _stalled(self) -> GiveBack:
         self._runner.engine.condemn(f"was silent for {self._runner.stall_s:.0f} s on a request")
         return GiveBack(counts=True)
-
-
-def _completed(progress: Progress, completion_tokens: int) -> End:
-    assert progress.finish is not None
-    matched = progress.finish.matched
-    return End(
-        outcome=Outcome.COMPLETED,
-        finish_reason=progress.finish.type,
-        matched_stop=None if isinstance(matched, list) else matched,
-        prompt_tokens=progress.prompt_tokens,
-        completion_tokens=completion_tokens,
-        cached_tokens=progress.cached_tokens,
-    )
 
 
 def _refused(problem: Problem) -> End:

@@ -1,52 +1,85 @@
-"""Which part of an unfinished answer's text may be shown already."""
+"""The text of an answer under way: a function of its token ids, and which part of it may be shown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 _UNDECODED = "\N{REPLACEMENT CHARACTER}"
 _LONGEST_CUT = 3  # a UTF-8 character has at most 4 bytes, so at most 3 of them wait for the rest
+# Prompt tokens that are decoded along, because a tokenizer may treat the first token of a text specially.
+# As many as SGLang takes (srt/managers/schedule_batch.py, INIT_INCREMENTAL_DETOKENIZATION_OFFSET).
+_CONTEXT = 5
+
+
+class Detokenizer:
+    """Decodes growing token ids, each about twice instead of all of them each time.
+
+    Args:
+        decode: the text of token ids.
+        prompt: what comes before, and is no part of the text.
+
+    Attributes:
+        text: of all tokens so far; an unfinished character at its end shows as replacement characters.
+    """
+
+    def __init__(self, decode: Callable[[list[int]], str], prompt: list[int]) -> None:
+        self.text = ""
+        self._decode = decode
+        self._ids = prompt[-_CONTEXT:]
+        # The text of ids[:end] is `settled`. ids[begin:end] is decoded along with what follows.
+        self._settled = ""
+        self._begin, self._end = 0, len(self._ids)
+
+    def text_with(self, token_ids: list[int]) -> str:
+        """The text, if these tokens came next."""
+        before = self._decode(self._ids[self._begin : self._end])
+        return self._settled + self._decode(self._ids[self._begin :] + token_ids)[len(before) :]
+
+    def add(self, token_ids: list[int]) -> None:
+        self.text = self.text_with(token_ids)
+        self._ids += token_ids
+        if len(self.text) > len(self._settled) and not self.text.endswith(_UNDECODED):
+            self._settled = self.text
+            self._begin, self._end = self._end, len(self._ids)
+
+
+def decided(text: str) -> str:
+    """The text without what may be the first bytes of a character."""
+    end = len(text)
+    while end > max(0, len(text) - _LONGEST_CUT) and text[end - 1] == _UNDECODED:
+        end -= 1
+    return text[:end]
 
 
 class TextGate:
     """Turns the growing text of one answer into pieces that stay true whatever follows.
 
-    Two kinds of ends are held back: replacement characters that may be the first bytes of a character,
-    and what may be, or is, a stop string, which the engine cuts off when the answer ends.
+    It holds back what is not decided, and what may be the beginning of a stop string.
 
     Args:
         stop: the stop strings; empty ones are ignored.
+        sent: how many characters of the text an earlier attempt has sent.
     """
 
-    def __init__(self, stop: Sequence[str] = ()) -> None:
-        self._stop = [each for each in stop if each]
-        self._sent = 0
+    def __init__(self, stop: Sequence[str] = (), sent: int = 0) -> None:
+        self.sent = sent
+        self._stop = stop
 
     def push(self, text: str) -> str:
-        """The next piece. `text` is the whole answer so far."""
-        end = max(self._shown_until(text), self._sent)
-        piece = text[self._sent : end]
-        self._sent = end
-        return piece
+        """The next piece. `text` is the whole answer so far, without a whole stop string."""
+        known = decided(text)
+        end = min((self._may_begin(stop, known) for stop in self._stop), default=len(known))
+        return self.finish(text[:end])
 
     def finish(self, text: str) -> str:
         """The last piece. `text` is the whole answer."""
-        piece = text[self._sent :]
-        self._sent = len(text)
+        piece = text[self.sent :]
+        self.sent = max(self.sent, len(text))
         return piece
 
-    def _shown_until(self, text: str) -> int:
-        decoded = len(text)
-        while decoded > max(0, len(text) - _LONGEST_CUT) and text[decoded - 1] == _UNDECODED:
-            decoded -= 1
-        return min((self._stop_begins(stop, text, decoded) for stop in self._stop), default=decoded)
-
-    def _stop_begins(self, stop: str, text: str, end: int) -> int:
-        """Where the first whole `stop` in the unsent text[:end] begins, or the part of one at its end."""
-        found = text.find(stop, self._sent, end)
-        if found >= 0:
-            return found
-        for length in range(min(len(stop) - 1, end - self._sent), 0, -1):
-            if text.endswith(stop[:length], self._sent, end):
-                return end - length
-        return end
+    def _may_begin(self, stop: str, text: str) -> int:
+        """Where the longest part of `stop` at the end of the text begins."""
+        for length in range(min(len(stop) - 1, len(text) - self.sent), 0, -1):
+            if text.endswith(stop[:length]):
+                return len(text) - length
+        return len(text)

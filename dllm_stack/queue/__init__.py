@@ -1,6 +1,30 @@
 """The queue of a pool: admission, leases, replies. Every change is one atomic script."""
 
-from dllm_stack.queue.pool import START, Depth, Dispatched, PoolQueue, Reclaimed
+from dllm_stack.queue.figures import (
+    Committal,
+    DeadLetter,
+    Depth,
+    Dispatched,
+    JobStatus,
+    Reclaimed,
+    TenantStatus,
+    TierDepth,
+    WorkerStatus,
+)
+from dllm_stack.queue.pool import START, PoolQueue
 from dllm_stack.queue.registry import Registry
 
-__all__ = ["START", "Depth", "Dispatched", "PoolQueue", "Reclaimed", "Registry"]
+__all__ = [
+    "START",
+    "Committal",
+    "DeadLetter",
+    "Depth",
+    "Dispatched",
+    "JobStatus",
+    "PoolQueue",
+    "Reclaimed",
+    "Registry",
+    "TenantStatus",
+    "TierDepth",
+    "WorkerStatus",
+]

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from pydantic import Field
 
+from dllm_stack.messages import Tier
 from gateway.parameters import (
     LOGPROBS,
     OPENAI,
@@ -18,6 +19,7 @@ from gateway.parameters import (
     StreamOptions,
     TokenIdList,
 )
+from gateway.terms import TermsInBody
 from gateway.usage import Usage
 from gateway.validation import Honoured, Neutral, Rules
 
@@ -48,7 +50,7 @@ class Message(Honoured):
     function_call: None = None
 
 
-class ChatRequest(Honoured):
+class ChatRequest(TermsInBody):
     model: str
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     max_tokens: Count | None = None
@@ -77,8 +79,7 @@ RULES = Rules(
         "web_search_options": Neutral((dict,), (), "there is no web search"),
         "chat_template_kwargs": Neutral((dict,), ({},), "the chat template takes no arguments"),
     },
-    ignored=OPENAI_IGNORED
-    | {"parallel_tool_calls", "prediction", "prompt_cache_key", "prompt_cache_retention"},
+    ignored=OPENAI_IGNORED | {"parallel_tool_calls", "prediction", "prompt_cache_retention"},
 )
 
 
@@ -103,6 +104,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[Choice]
     usage: Usage
     system_fingerprint: None = None
+    service_tier: Tier | UnsetType = UNSET  # if the request has one
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -125,3 +127,4 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[ChunkChoice]
     usage: Usage | UnsetType | None = UNSET
     system_fingerprint: None = None
+    service_tier: Tier | UnsetType = UNSET  # if the request has one

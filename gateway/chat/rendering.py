@@ -10,17 +10,25 @@ from dllm_stack.messages import Block
 from dllm_stack.outcomes import Problem
 from gateway import sse
 from gateway.answer import Answer
-from gateway.chat.protocol import ChatCompletion, Choice, Chunk, ChunkChoice, Delta, ReplyMessage
-from gateway.parameters import StreamOptions
+from gateway.chat.protocol import (
+    ChatCompletion,
+    ChatRequest,
+    Choice,
+    Chunk,
+    ChunkChoice,
+    Delta,
+    ReplyMessage,
+)
 from gateway.usage import StreamUsage, Usage, usage_of
 
 
 class ChatRendering:
-    def __init__(self, request_id: str, model: str, options: StreamOptions | None) -> None:
+    def __init__(self, request_id: str, asked: ChatRequest) -> None:
         self._id = f"chatcmpl-{request_id}"
         self._created = int(time.time())
-        self._model = model
-        self._usage = StreamUsage(options)
+        self._model = asked.model
+        self._tier = asked.tier_told
+        self._usage = StreamUsage(asked.stream_options)
         self._begun = False
 
     def document(self, answers: list[Answer]) -> bytes:
@@ -32,6 +40,7 @@ class ChatRendering:
                 model=self._model,
                 choices=[Choice(ReplyMessage(answer.text), answer.finish_reason)],
                 usage=usage_of(answers),
+                service_tier=self._tier,
             )
         )
 
@@ -62,5 +71,12 @@ class ChatRendering:
 
     def _chunk(self, choices: list[ChunkChoice], usage: Usage | UnsetType | None) -> bytes:
         return sse.event(
-            Chunk(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
+            Chunk(
+                id=self._id,
+                created=self._created,
+                model=self._model,
+                choices=choices,
+                usage=usage,
+                service_tier=self._tier,
+            )
         )

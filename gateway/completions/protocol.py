@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from dllm_stack.messages import Tier
 from gateway.parameters import (
     COMPLETION_LOGPROBS,
     OPENAI,
@@ -15,13 +16,14 @@ from gateway.parameters import (
     TokenIdList,
 )
 from gateway.prompts import Texts
+from gateway.terms import TermsInBody
 from gateway.usage import Usage
-from gateway.validation import Honoured, Neutral, Rules
+from gateway.validation import Neutral, Rules
 
 DEFAULT_MAX_TOKENS = 16  # as in OpenAI's reference
 
 
-class CompletionRequest(Honoured):
+class CompletionRequest(TermsInBody):
     model: str
     prompt: Texts
     max_tokens: Count | None = None
@@ -62,3 +64,4 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[Choice]
     usage: Usage | UnsetType | None = UNSET
     system_fingerprint: None = None
+    service_tier: Tier | UnsetType = UNSET  # if the request has one

@@ -10,17 +10,17 @@ from dllm_stack.messages import Block
 from dllm_stack.outcomes import Problem
 from gateway import sse
 from gateway.answer import Answer
-from gateway.completions.protocol import Choice, Completion
-from gateway.parameters import StreamOptions
+from gateway.completions.protocol import Choice, Completion, CompletionRequest
 from gateway.usage import StreamUsage, Usage, usage_of
 
 
 class CompletionRendering:
-    def __init__(self, request_id: str, model: str, options: StreamOptions | None) -> None:
+    def __init__(self, request_id: str, asked: CompletionRequest) -> None:
         self._id = f"cmpl-{request_id}"
         self._created = int(time.time())
-        self._model = model
-        self._usage = StreamUsage(options)
+        self._model = asked.model
+        self._tier = asked.tier_told
+        self._usage = StreamUsage(asked.stream_options)
 
     def document(self, answers: list[Answer]) -> bytes:
         choices = [Choice(answer.text, answer.index, answer.finish_reason) for answer in answers]
@@ -46,4 +46,11 @@ class CompletionRendering:
         return sse.event(self._completion([choice], self._usage.of_chunk(answer)))
 
     def _completion(self, choices: list[Choice], usage: Usage | UnsetType | None) -> Completion:
-        return Completion(id=self._id, created=self._created, model=self._model, choices=choices, usage=usage)
+        return Completion(
+            id=self._id,
+            created=self._created,
+            model=self._model,
+            choices=choices,
+            usage=usage,
+            service_tier=self._tier,
+        )

@@ -40,6 +40,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             stop_token_ids=asked.stop_token_ids or [],
             ignore_eos=bool(asked.ignore_eos),
         ),
+        terms=asked,
         stream=bool(asked.stream),
-        rendering=CompletionRendering(request_id, asked.model, asked.stream_options),
+        rendering=CompletionRendering(request_id, asked),
     )

@@ -11,6 +11,7 @@ from pydantic import WithJsonSchema
 from gateway.parameters import ENGINE, SAMPLING, TOKEN_LOGPROBS, TOP_LOGPROBS, Count, Stops, TokenIdList
 from gateway.parameters import LOGPROBS as RETURN_LOGPROB
 from gateway.prompts import PlainTexts, TokenIds
+from gateway.terms import TermsInBody
 from gateway.validation import GREEDY, Honoured, Neutral, Rules
 
 DEFAULT_MAX_NEW_TOKENS = 128  # SGLang's
@@ -23,7 +24,7 @@ class SamplingParams(Honoured):
     ignore_eos: bool | None = None
 
 
-class GenerateRequest(Honoured):
+class GenerateRequest(TermsInBody):
     text: PlainTexts | None = None
     input_ids: TokenIds | None = None
     # Checked by SAMPLING_RULES.

@@ -45,6 +45,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             stop_token_ids=sampling.stop_token_ids or [],
             ignore_eos=bool(sampling.ignore_eos),
         ),
+        terms=asked,
         stream=bool(asked.stream),
         rendering=GenerateRendering(several=given.several),
     )

@@ -16,6 +16,7 @@ from gateway.completions.protocol import RULES as COMPLETIONS
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, SAMPLING_RULES
 from gateway.generate.protocol import RULES as GENERATE
 from gateway.parameters import MAX_PROMPTS, MAX_STOPS
+from gateway.terms import HEADERS, MAX_SESSION_CHARACTERS
 from gateway.validation import Rules
 from tests.docs.pages import assert_begin, assert_holds, code, rows_of, table
 
@@ -76,6 +77,12 @@ def test_the_limits_of_the_api() -> None:
     assert_holds("api.md", f"{DEFAULT_MAX_TOKENS} for completions, {DEFAULT_MAX_NEW_TOKENS} for `/generate`")
     assert_holds("api.md", f"up to {MAX_STOPS} strings")
     assert_holds("api.md", f"up to {MAX_PROMPTS} prompts")
+
+
+def test_every_header_is_described() -> None:
+    cells = {row[1] for row in rows_of("api.md", "in the body", "as a header")} - {"none"}
+    assert sorted(cells) == sorted(map(code, HEADERS))
+    assert_holds("api.md", f"1 to {MAX_SESSION_CHARACTERS} characters")
 
 
 def test_every_error_is_listed() -> None:

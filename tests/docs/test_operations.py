@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def all_settings() -> Iterator[tuple[str, str]]:
 def as_default(value: object) -> str:
     if value is None:
         return "none"
+    if isinstance(value, list | dict):
+        return json.dumps(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -52,13 +52,14 @@ async def answering(connections: Connections, settings: Settings) -> AsyncIterat
 
 @pytest.fixture
 def no_keys_left(connections: Connections) -> Callable[[], Awaitable[bool]]:
-    """Says whether Redis holds nothing of any job: heartbeats and empty streams are what may be there."""
-    lasting = {"gateways", "workers", "worker:fake-worker", "last_worker", "drain", "wake"}
+    """Says whether Redis holds nothing of any job: what may be there is of live gateways and workers, what
+    goes by itself, and empty streams."""
+    lasting = {"gateways", "workers", "worker:fake-worker", "free", "set_aside"}
     redis = connections.commands
 
     async def check() -> bool:
         async for key in redis.scan_iter("dllm:{*"):
-            if key.decode().split(":", 2)[2] in lasting:
+            if key.decode().split(":", 2)[2] in lasting or await redis.pttl(key) > 0:
                 continue
             if await redis.type(key) != b"stream" or await redis.xlen(key):
                 return False

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dllm_stack.messages import Block, Cancel, Claim, End, ModelCard, WorkerCard
+from dllm_stack.messages import Block, Cancel, Claim, End, ModelCard, Place, WorkerCard
 from dllm_stack.outcomes import Outcome, Problem
-from dllm_stack.queue import START, PoolQueue, Registry
+from dllm_stack.queue import START, Committal, PoolQueue, Registry
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import QueueSettings
 
@@ -21,37 +21,53 @@ PROMPT_TOKENS = 7
 
 
 class Run:
-    """One claim, driven by the test or by `FakeWorker.answer`."""
+    """One claim, driven by the test or by `FakeWorker.answer`.
+
+    Attributes:
+        place: where the next block belongs; behind what earlier attempts have sent.
+    """
 
     def __init__(self, worker: FakeWorker, claim: Claim) -> None:
         self.job = claim.job
         self.attempt = claim.attempt
+        self.committed = claim.committed
+        self.place = Place(len(claim.committed.token_ids), claim.committed.characters)
         self.cancelled = asyncio.Event()
         self._worker = worker
-        self._seq = 0
-        self._tokens = 0
 
-    async def commit(self, text: str, tokens: int = 1, *, seq: int | None = None) -> bool:
-        """Sends a block. `seq`: another than the next."""
-        block = Block(text=text, token_ids=list(range(tokens)), prompt_tokens=PROMPT_TOKENS)
-        sent = await self._worker.queue.commit(
-            self._worker.id, self.job.id, self.attempt, self._seq if seq is None else seq, block
-        )
-        if seq is None:
-            self._seq += 1
-            self._tokens += tokens
-        return sent
+    def block(self, text: str, tokens: int = 1) -> Block:
+        """Its token ids count those of the answer, from 0."""
+        ids = list(range(self.place.tokens, self.place.tokens + tokens))
+        return Block(text=text, token_ids=ids, prompt_tokens=PROMPT_TOKENS)
 
-    async def finish(self, reason: str = "stop", matched: str | int | None = None) -> bool:
+    async def commit(self, text: str, tokens: int = 1) -> Committal:
+        """Sends the next block."""
+        block = self.block(text, tokens)
+        committal = await self._send(self.place, block)
+        self.place = Place(self.place.tokens + tokens, self.place.characters + len(text))
+        return committal
+
+    async def send(self, after: Place, text: str, token_ids: list[int]) -> Committal:
+        """Sends a block that may belong anywhere."""
+        return await self._send(after, Block(text=text, token_ids=token_ids, prompt_tokens=PROMPT_TOKENS))
+
+    async def _send(self, after: Place, block: Block) -> Committal:
+        worker = self._worker
+        return await worker.queue.commit(worker.id, self.job.id, self.attempt, after, block)
+
+    async def finish(
+        self, reason: str = "stop", matched: str | int | None = None, *, block: Block | None = None
+    ) -> bool:
+        """Ends the answer, with its last block if there is one."""
         end = End(
             outcome=Outcome.COMPLETED,
             finish_reason=reason,
             matched_stop=matched,
             prompt_tokens=PROMPT_TOKENS,
-            completion_tokens=self._tokens,
+            completion_tokens=self.place.tokens + (len(block.token_ids) if block else 0),
             cached_tokens=2,
         )
-        return await self.end(end)
+        return await self.end(end, block)
 
     async def fail(self, problem: Problem) -> bool:
         return await self.end(End(outcome=problem.outcome, problem=problem))
@@ -62,8 +78,9 @@ class Run:
         self._forget()
         return fate
 
-    async def end(self, end: End) -> bool:
-        ended = await self._worker.queue.finish(self._worker.id, self.job.id, self.attempt, self._seq, end)
+    async def end(self, end: End, block: Block | None = None) -> bool:
+        worker = self._worker
+        ended = await worker.queue.finish(worker.id, self.job.id, self.attempt, self.place, end, block)
         self._forget()
         return ended
 
@@ -168,8 +185,9 @@ class FakeWorker:
             raise
         for command in commands:
             match command:
-                case Cancel(job_id):
-                    if run := self.runs.get(job_id):
+                case Cancel(job_id, attempt):
+                    run = self.runs.get(job_id)
+                    if run is not None and run.attempt == attempt:
                         await run.end(End(outcome=Outcome.CANCELLED))
                         run.cancelled.set()
                 case Claim(job):
@@ -187,6 +205,9 @@ class FakeWorker:
         task.add_done_callback(self._answers.discard)
 
     async def _answer(self, run: Run, blocks: list[str]) -> None:
+        sent = run.place.characters  # by an earlier attempt
         for text in blocks:
-            await run.commit(text, tokens=len(text))
+            if rest := text[sent:]:
+                await run.commit(rest, tokens=len(rest))
+            sent = max(0, sent - len(text))
         await run.finish()

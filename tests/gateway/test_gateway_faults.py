@@ -7,15 +7,15 @@ import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import openai
 import pytest
 
-from dllm_stack.messages import End, Job, TextPrompt
+from dllm_stack.messages import Committed, End, Job, Place, TextPrompt
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
-from dllm_stack.queue import START
+from dllm_stack.queue import START, Committal
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import GatewaySettings, QueueSettings, Settings
 from gateway.feed import Feed
@@ -41,9 +41,11 @@ def payloads(response: httpx.Response) -> list[Any]:
 
 
 def streamed_text(response: httpx.Response) -> str:
-    return "".join(
-        choice["delta"].get("content", "") for payload in payloads(response) for choice in payload["choices"]
-    )
+    return streamed_text_of(payloads(response))
+
+
+def streamed_text_of(events: list[Any]) -> str:
+    return "".join(choice["delta"].get("content", "") for event in events for choice in event["choices"])
 
 
 def feed_of(served: Served) -> Feed:
@@ -51,9 +53,10 @@ def feed_of(served: Served) -> Feed:
     return feed
 
 
-def relayed(served: Served) -> bool:
-    """Every open request has sent a part of its answer."""
-    return all(ticket.relayed for ticket in feed_of(served)._tickets.values())
+def relayed(served: Served, tokens: int = 1) -> bool:
+    """So many tokens of every open request's answer have come."""
+    tickets = feed_of(served)._tickets.values()
+    return all(len(ticket.committed.token_ids) >= tokens for ticket in tickets)
 
 
 # Errors of the worker
@@ -153,69 +156,117 @@ async def test_a_job_that_a_worker_cancels_unasked_runs_again(served: Served, wo
     assert (await request).status_code == 200
 
 
-# Runs that follow one another
+# Attempts that follow one another
 
 
-async def test_json_survives_a_lost_worker(
-    served: Served, worker: FakeWorker, no_keys_left: NoKeysLeft
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_goes_on_after_a_lost_worker(
+    served: Served, worker: FakeWorker, no_keys_left: NoKeysLeft, stream: bool
 ) -> None:
-    request = post(served)
+    request = post(served, stream=stream)
     first = await worker.claimed()
-    await first.commit("lost ")
-    await first.commit("words")
+    await first.commit("one ")
+    await first.commit("two ")
     assert await first.give_back() == "requeued"
     second = await worker.claimed()
-    assert (second.job.id, second.attempt) == (first.job.id, first.attempt + 1)
-    await second.commit("kept")
+    assert (second.job, second.attempt) == (first.job, first.attempt + 1)
+    assert second.committed == Committed(token_ids=[0, 1], characters=8)
+    await second.commit("three")
     await second.finish()
-    answer = (await request).json()
-    assert answer["choices"][0]["message"]["content"] == "kept"
-    assert answer["usage"]["completion_tokens"] == 1
+    response = await request
+    if stream:
+        assert streamed_text(response) == "one two three"
+    else:
+        assert response.json()["choices"][0]["message"]["content"] == "one two three"
+        assert response.json()["usage"]["completion_tokens"] == 3
     await until(no_keys_left)
     assert await served.outcomes() == {("chat", "tiny", "completed", ""): 1}
 
 
-async def test_a_stream_that_has_sent_nothing_survives_a_lost_worker(
+async def test_a_job_without_an_answer_begins_anew_after_a_lost_worker(
     served: Served, worker: FakeWorker
 ) -> None:
     request = post(served, stream=True)
     assert await (await worker.claimed()).give_back() == "requeued"
     second = await worker.claimed()
-    await second.commit("kept")
+    assert second.committed == Committed()
+    await second.commit("all")
     await second.finish()
-    assert streamed_text(await request) == "kept"
+    assert streamed_text(await request) == "all"
 
 
-async def test_a_stream_that_has_sent_ends_with_its_worker(served: Served, worker: FakeWorker) -> None:
+async def test_a_stream_that_cost_too_many_workers_ends(served: Served, worker: FakeWorker) -> None:
     request = post(served, stream=True)
-    run = await worker.claimed()
-    await run.commit("part")
-    assert await run.give_back() == "failed"
+    for attempt in range(3):
+        run = await worker.claimed()
+        await run.commit(f"part {attempt}")
+        fate = await run.give_back()
+    assert fate == "failed"
     response = await request
-    *_, last = payloads(response)
-    assert last["error"]["code"] == "worker_lost"
+    assert streamed_text_of(payloads(response)[:-1]) == "part 0part 1part 2"
+    assert payloads(response)[-1]["error"]["code"] == "worker_lost"
     assert await served.outcomes() == {("chat", "tiny", "failed", "worker_lost"): 1}
 
 
-async def test_repeated_blocks_are_sent_once(served: Served, worker: FakeWorker) -> None:
-    request = post(served, stream=True)
+async def test_the_last_block_may_come_with_the_end(served: Served, worker: FakeWorker) -> None:
+    requests = [post(served, stream=stream) for stream in (False, True)]
+    for _ in requests:
+        run = await worker.claimed()
+        await run.commit("one ")
+        await run.finish(block=run.block("two", tokens=2))
+    whole, streamed = await asyncio.gather(*requests)
+    assert whole.json()["choices"][0]["message"]["content"] == streamed_text(streamed) == "one two"
+    assert whole.json()["usage"]["completion_tokens"] == 3
+
+
+async def test_the_last_block_with_the_end_is_two_events_of_generate(
+    served: Served, worker: FakeWorker
+) -> None:
+    request = asyncio.create_task(served.http.post("/generate", json={"text": "Hi", "stream": True}))
     run = await worker.claimed()
-    await run.commit("a")
-    await run.commit("a", seq=0)
-    await run.commit("b")
-    await run.commit("a", seq=0)
-    await run.finish()
-    assert streamed_text(await request) == "ab"
+    await run.finish(block=run.block("all"))
+    events = payloads(await request)
+    assert [event["text"] for event in events] == ["all", "all"]
+    assert [event["meta_info"]["finish_reason"] is None for event in events] == [True, False]
+
+
+async def test_what_comes_twice_is_sent_once(served: Served, worker: FakeWorker) -> None:
+    """As when Redis was set back: it has lost what the gateway has, and gets it again, cut otherwise."""
+    request = post(served, stream=True)
+    first = await worker.claimed()
+    for text in "abc":
+        await first.commit(text)
+    await until(lambda: relayed(served, tokens=3))
+    key = f"dllm:{{tiny}}:job:{first.job.id}"
+    redis = served.gateway.connections.commands
+    await cast(Awaitable[int], redis.hset(key, mapping={"tokens": 1, "characters": 1}))
+    await redis.set(f"dllm:{{tiny}}:answer:{first.job.id}", bytes(4))
+    assert await first.commit("d") == Committal(wanted=True, tokens=1)
+    await first.send(Place(1, 1), "bcd", [1, 2, 3])
+    await first.finish()
+    assert streamed_text(await request) == "abcd"
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_missing_block_ends_the_request(
-    served: Served, worker: FakeWorker, no_keys_left: NoKeysLeft, stream: bool
+@pytest.mark.parametrize(
+    ("after", "token_ids"), [(Place(0, 0), [7]), (Place(2, 2), [2])], ids=["other tokens", "a gap"]
+)
+async def test_an_answer_that_does_not_go_on_ends_the_request(
+    served: Served,
+    worker: FakeWorker,
+    no_keys_left: NoKeysLeft,
+    stream: bool,
+    after: Place,
+    token_ids: list[int],
 ) -> None:
     request = post(served, stream=stream)
     run = await worker.claimed()
     await run.commit("a")
-    await run.commit("c", seq=2)
+    await until(lambda: relayed(served))
+    key = f"dllm:{{tiny}}:job:{run.job.id}"  # so that Redis takes it
+    place = {"tokens": after.tokens, "characters": after.characters}
+    await cast(Awaitable[int], served.gateway.connections.commands.hset(key, mapping=place))
+    await run.send(after, "a", token_ids)
     response = await request
     error = payloads(response)[-1]["error"] if response.status_code == 200 else response.json()["error"]
     assert error["code"] == "worker_lost"
@@ -233,7 +284,8 @@ async def test_a_gateway_taken_for_dead_admits_its_jobs_again(
     request = post(served)
     if running:
         first = await worker.claimed()
-        await first.commit("lost")
+        await first.commit("one ")
+        await until(lambda: relayed(served))
     await until(lambda: _depth(worker, 0 if running else 1))
     orphans = 0
     while not orphans:  # a heartbeat may come between the two
@@ -241,9 +293,10 @@ async def test_a_gateway_taken_for_dead_admits_its_jobs_again(
         orphans = (await worker.queue.reclaim()).orphans
     await worker.set_slots(64)
     second = await worker.claimed()
-    await second.commit("kept")
+    await second.commit("two")
     await second.finish()
-    assert (await request).json()["choices"][0]["message"]["content"] == "kept"
+    content = (await request).json()["choices"][0]["message"]["content"]
+    assert content == ("one two" if running else "two")
 
 
 # Admission
@@ -370,21 +423,23 @@ async def test_a_redis_that_restarts_empty_is_given_the_jobs_again(
     async with alone(redis, settings) as (served, fake):
         request = post(served, stream=stream)
         first = await fake.claimed()
-        if not stream:
-            await first.commit("lost")
+        await first.commit("one ")
+        await until(lambda: relayed(served))
         redis.stop()
         redis.start()
         second = await fake.claimed()
         assert second.job == first.job
         assert second.attempt > first.attempt
-        assert not await first.commit("late"), "the run before is fenced off"
-        await second.commit("kept")
+        assert second.committed == Committed(token_ids=[0], characters=4)
+        late = await first.commit("late")
+        assert not late.wanted, "the run before is fenced off"
+        await second.commit("two")
         await second.finish()
         response = await request
         if stream:
-            assert streamed_text(response) == "kept"
+            assert streamed_text(response) == "one two"
         else:
-            assert response.json()["choices"][0]["message"]["content"] == "kept"
+            assert response.json()["choices"][0]["message"]["content"] == "one two"
         # New requests are served as well: the model was not forgotten.
         again = post(served)
         await (await fake.claimed()).finish()
@@ -410,20 +465,6 @@ async def test_waiting_jobs_survive_a_redis_that_restarts_empty(
         assert {response.status_code for response in await asyncio.gather(*requests)} == {200}
         assert len(ids) == 20
         assert await served.outcomes() == {("chat", "tiny", "completed", ""): 20}
-
-
-async def test_a_stream_does_not_survive_the_loss_of_its_job(
-    redis: RestartableRedis, settings: Settings
-) -> None:
-    async with alone(redis, settings) as (served, fake):
-        request = post(served, stream=True)
-        run = await fake.claimed()
-        await run.commit("part")
-        await until(lambda: relayed(served))
-        redis.stop()
-        redis.start()
-        assert payloads(await request)[-1]["error"]["code"] == "worker_lost"
-        assert await served.outcomes() == {("chat", "tiny", "failed", "worker_lost"): 1}
 
 
 async def test_a_redis_that_stays_away(redis: RestartableRedis, settings: Settings) -> None:
@@ -512,7 +553,7 @@ async def test_a_job_admitted_by_a_redis_too_slow_to_say_so_is_cancelled(
                 known = await commands.exists(f"dllm:{{tiny}}:job:{job_id}")
             except RedisError:
                 return False
-            admitted = f"HSET dllm:{{tiny}}:job:{job_id} body".encode()
+            admitted = f"SET dllm:{{tiny}}:body:{job_id}".encode()
             return not known and any(command.startswith(admitted) for command in seen)
 
         await until(admitted_and_forgotten)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, cast
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from dllm_stack.messages import Place
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
 
@@ -64,17 +66,21 @@ async def test_tokens_and_times_of_streams_and_documents(served: Served, worker:
     assert abs(gaps - tokens) < 1e-9
 
 
-async def test_blocks_of_a_discarded_run_are_not_counted(served: Served, worker: FakeWorker) -> None:
+async def test_each_token_is_counted_once_whatever_comes_again(served: Served, worker: FakeWorker) -> None:
     request = asyncio.create_task(served.http.post("/v1/chat/completions", json=CHAT))
     first = await worker.claimed()
-    await first.commit("lost", tokens=32)
+    await first.commit("one ", tokens=32)
     await first.give_back()
     second = await worker.claimed()
-    await second.commit("kept", tokens=5)
+    key = f"dllm:{{tiny}}:job:{first.job.id}"  # as if Redis had been set back by 4 tokens
+    set_back = served.gateway.connections.commands.hset(key, mapping={"tokens": 28, "characters": 2})
+    await cast(Awaitable[int], set_back)
+    await second.send(Place(28, 2), "e two", list(range(28, 37)))
+    second.place = Place(37, 7)
     await second.finish()
-    await request
+    assert (await request).json()["choices"][0]["message"]["content"] == "one two"
     values = {name: value for name, labels, value in await served.samples() if labels == {"model": "tiny"}}
-    assert values["dllm_chunk_tokens_sum"] == 5
+    assert values["dllm_chunk_tokens_sum"] == 37
 
 
 async def test_each_request_is_counted_once_and_clients_add_no_models(

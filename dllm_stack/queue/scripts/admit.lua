@@ -1,31 +1,130 @@
--- A job enters the queue, or is refused. Safe to repeat.
--- ARGV: id, body, gateway, stream (0|1), attempts so far, most jobs, most bytes, gateway ttl ms
--- Returns {'ok'} | {'full', jobs waiting, ms between two ends or 0} | {'no_worker'}
-local id, body, gateway = ARGV[1], ARGV[2], ARGV[3]
+-- needs: jobs
+-- A job enters the queue, or is refused. Safe to repeat. A job that had been admitted before, and was lost
+-- with Redis' data, is not refused for want of room: it had its place.
+-- ARGV: 1 id, 2 body, 3 gateway, 4 tenant, 5 tier, 6 weight, 7 limit, 8 tokens of the prompt, 9 estimated
+--       tokens, 10 timeout ms or 0, 11 session, 12 prefixes, 13 attempts so far, 14 token ids committed,
+--       15 characters committed, 16 most jobs of its tier, 17 most bytes, 18 most jobs of its tenant,
+--       19 most bytes (0: no bound)
+-- Returns {'ok'} | {'no_worker'} | {'full', pool | tier | tenant, jobs | bytes, jobs waiting there,
+--         ms between two ends or 0}
+local id, body, gateway, tenant, tier = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local size, attempts, answer = #body, tonumber(ARGV[13]), ARGV[14]
 
 if redis.call('EXISTS', job_key(id)) == 1 then
   return {'ok'}
 end
-if redis.call('EXISTS', P .. 'last_worker') == 0 then
+if COLD_START_MS == 0 and redis.call('EXISTS', P .. 'last_worker') == 0 then
   return {'no_worker'}
 end
-local waiting = redis.call('ZCARD', P .. 'waiting')
-local bytes = tonumber(redis.call('GET', P .. 'waiting_bytes') or 0)
-if waiting >= tonumber(ARGV[6]) or bytes + #body > tonumber(ARGV[7]) then
-  return {'full', waiting, math.floor(redis.call('HGET', P .. 'drain', 'interval') or 0)}
+
+local function waiting_in(key)
+  return redis.call('ZCARD', P .. key)
+end
+
+local function bytes_of(field)
+  return tonumber(redis.call('HGET', P .. 'waiting_bytes', field) or 0)
+end
+
+local waiting = waiting_in('waiting:priority') + waiting_in('waiting:default') + waiting_in('waiting:flex')
+local interval = math.floor(redis.call('HGET', P .. 'drain', 'interval') or 0)
+
+-- How many jobs and bytes are too many with this job.
+local function excess(jobs, bytes, most_jobs, most_bytes)
+  return most_jobs > 0 and math.max(0, jobs + 1 - most_jobs) or 0,
+    most_bytes > 0 and math.max(0, bytes + size - most_bytes) or 0
+end
+
+local function full(where, jobs, more_jobs)
+  return {'full', where, more_jobs > 0 and 'jobs' or 'bytes', jobs, interval}
+end
+
+-- The newest jobs of a line that are to go so that there is room, at most so many and none whose answer has
+-- begun; nil when that would not do.
+local function newest_of(line, at_most, more_jobs, more_bytes)
+  local victims = {}
+  local last = math.min(at_most, SHED_AT_MOST) - 1
+  for _, victim_id in ipairs(redis.call('ZRANGE', P .. line, 0, last, 'REV')) do
+    local victim = job_of(victim_id)
+    if tonumber(victim.tokens) == 0 then
+      victims[#victims + 1] = victim
+      more_jobs, more_bytes = more_jobs - 1, more_bytes - victim.bytes
+      if more_jobs <= 0 and more_bytes <= 0 then
+        return victims
+      end
+    end
+  end
+end
+
+-- Those of the tenant with the most jobs in this tier, as far as it has more than this one: nobody can fill
+-- the queue for the others.
+local function of_longest_line(more_jobs, more_bytes)
+  local longest = redis.call('ZRANGE', P .. 'lines:' .. tier, 0, 0, 'REV', 'WITHSCORES')
+  local more_than_mine = longest[1] and longest[2] - waiting_in('line:' .. tier .. ':' .. tenant) - 1 or 0
+  if more_than_mine > 0 then
+    return newest_of('line:' .. tier .. ':' .. longest[1], more_than_mine, more_jobs, more_bytes)
+  end
+end
+
+if attempts == 0 then
+  local in_tier, in_tenant = waiting_in('waiting:' .. tier), 0
+  for _, each in ipairs(TIERS) do
+    in_tenant = in_tenant + waiting_in('line:' .. each .. ':' .. tenant)
+  end
+  local jobs, bytes = excess(in_tenant, bytes_of('tenant:' .. tenant), tonumber(ARGV[18]), tonumber(ARGV[19]))
+  if jobs + bytes > 0 then
+    return full('tenant', in_tenant, jobs)
+  end
+  local tier_jobs, tier_bytes =
+    excess(in_tier, bytes_of('tier:' .. tier), tonumber(ARGV[16]), tonumber(ARGV[17]))
+  local pool_jobs, pool_bytes = excess(waiting, bytes_of('pool'), MAX_WAITING_JOBS, MAX_WAITING_BYTES)
+  local tier_is_full = tier_jobs + tier_bytes > 0
+  if tier_is_full or pool_jobs + pool_bytes > 0 then
+    local victims
+    if not tier_is_full and tier ~= 'flex' then
+      victims = newest_of('waiting:flex', SHED_AT_MOST, pool_jobs, pool_bytes)
+    end
+    victims = victims or of_longest_line(math.max(tier_jobs, pool_jobs), math.max(tier_bytes, pool_bytes))
+    if not victims then
+      return tier_is_full and full('tier', in_tier, tier_jobs) or full('pool', waiting, pool_jobs)
+    end
+    for _, victim in ipairs(victims) do
+      send_verdict(victim, 'shed', waiting, interval)
+      leave_queue(victim)
+    end
+  end
 end
 
 -- Behind everybody who waits, even when the clock has gone back.
 local order = TIME[1] * 1000000 + TIME[2]
-local last = redis.call('ZRANGE', P .. 'waiting', -1, -1, 'WITHSCORES')
+local last = redis.call('ZRANGE', P .. 'waiting:' .. tier, -1, -1, 'WITHSCORES')
 if last[2] then
   order = math.max(order, last[2] + 1)
 end
-order = string.format('%.0f', order)
-redis.call('HSET', job_key(id), 'body', body, 'bytes', #body, 'gateway', gateway, 'stream', ARGV[4],
-  'order', order, 'state', 'waiting', 'attempt', ARGV[5], 'tries', 0, 'blocks', 0)
-enqueue(id, order, #body)
+local timeout = tonumber(ARGV[10])
+local job = {
+  id = id, gateway = gateway, tenant = tenant, tier = tier, weight = ARGV[6], limit = ARGV[7],
+  prompt = ARGV[8], estimate = ARGV[9], bytes = size, order = string.format('%.0f', order),
+  deadline = timeout > 0 and NOW + timeout or 0, session = ARGV[11], prefixes = ARGV[12],
+  state = 'waiting', attempt = attempts, tries = 0, tokens = #answer / 4, characters = ARGV[15],
+}
+local fields = {}
+for field, value in pairs(job) do
+  if field ~= 'id' then
+    fields[#fields + 1] = field
+    fields[#fields + 1] = value
+  end
+end
+redis.call('HSET', job_key(id), unpack(fields))
+redis.call('SET', P .. 'body:' .. id, body)
+if #answer > 0 then
+  redis.call('SET', P .. 'answer:' .. id, answer)
+end
+if timeout > 0 then
+  redis.call('ZADD', P .. 'deadlines', NOW + timeout, id)
+end
+enqueue(job)
+settle_tenant(tenant)
 redis.call('SADD', P .. 'owned:' .. gateway, id)
-redis.call('ZADD', P .. 'gateways', NOW + ARGV[8], gateway)
+redis.call('ZADD', P .. 'gateways', NOW + TTL_MS, gateway)
 wake_router()
 return {'ok'}

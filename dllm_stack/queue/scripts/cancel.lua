@@ -1,3 +1,3 @@
--- The client of a job is gone. A waiting job leaves at once; a running one keeps its lease until its
--- worker has stopped the engine and says so. ARGV: id
+-- needs: jobs
+-- The client of a job is gone. ARGV: id
 cancel(ARGV[1])

@@ -1,36 +1,145 @@
--- Waiting jobs go to free slots: the oldest job first, to the worker with the most free slots.
--- ARGV: most jobs in this call
--- Returns {{id, worker, attempt, ms waited}, ...}
-local free = {}
-for _, worker in ipairs(redis.call('ZRANGE', P .. 'workers', '(' .. NOW, '+inf', 'BYSCORE')) do
-  local slots = tonumber(redis.call('HGET', P .. 'worker:' .. worker, 'slots') or 0)
-  free[#free + 1] = {worker, slots - redis.call('HLEN', P .. 'running:' .. worker)}
-end
+-- needs: jobs, workers
+-- Waiting jobs go to free slots. Strict between tiers, but for the share of those that have waited long;
+-- fair between the tenants of a tier; first come, first served within a tenant.
+-- Returns {{id, tier, worker, attempt, ms waited, tokens committed}, ...}
 
-local dispatched = {}
-for _, id in ipairs(redis.call('ZRANGE', P .. 'waiting', 0, ARGV[1] - 1)) do
-  local best
-  for _, candidate in ipairs(free) do
-    if candidate[2] > 0 and (not best or candidate[2] > best[2]) then
-      best = candidate
+-- Live workers with a free slot.
+local function read_candidates()
+  local found = redis.call('ZRANGE', P .. 'free', 0, -1, 'WITHSCORES')
+  local names, candidates = {}, {}
+  for i = 1, #found, 2 do
+    names[#names + 1] = found[i]
+  end
+  if not names[1] then
+    return candidates
+  end
+  local dies_at = redis.call('ZMSCORE', P .. 'workers', unpack(names))
+  local load = redis.call('ZMSCORE', P .. 'load', unpack(names))
+  for i, name in ipairs(names) do
+    if dies_at[i] and tonumber(dies_at[i]) > NOW then
+      candidates[#candidates + 1] = {
+        name = name, free = tonumber(found[2 * i]), load = tonumber(load[i] or 0),
+      }
     end
   end
-  if not best then
+  return candidates
+end
+
+local function has_aged(tier)
+  local oldest = redis.call('ZRANGE', P .. 'waiting:' .. tier, 0, 0, 'WITHSCORES')[2]
+  return oldest and NOW - oldest / 1000 > AGEING_MS
+end
+
+-- Tiers in the order in which this turn asks them. Every AGED_SHAREth turn is for a lower one whose oldest
+-- job has waited too long; two such take turns.
+local function tiers_of(turn)
+  if turn % AGED_SHARE > 0 then
+    return TIERS
+  end
+  local aged = turn / AGED_SHARE % 2 == 0 and {'flex', 'default'} or {'default', 'flex'}
+  local order = {}
+  for _, tier in ipairs(aged) do
+    if has_aged(tier) then
+      order[#order + 1] = tier
+    end
+  end
+  for _, tier in ipairs(TIERS) do
+    order[#order + 1] = tier
+  end
+  return order
+end
+
+-- The next job, and the tag of its tenant; nil when none may run.
+local function next_job(turn)
+  for _, tier in ipairs(tiers_of(turn)) do
+    local first = redis.call('ZRANGE', P .. 'ready:' .. tier, 0, 0, 'WITHSCORES')
+    if first[1] then
+      return job_of(next_of(tier, first[1])), tonumber(first[2])
+    end
+  end
+end
+
+local function pick(job, candidates)
+  for _, policy in ipairs(POLICIES) do
+    if #candidates == 1 then
+      break
+    end
+    candidates = policy.best(job, candidates)
+  end
+  local worker = candidates[math.random(#candidates)]
+  for _, policy in ipairs(POLICIES) do
+    if policy.chosen then
+      policy.chosen(job, worker.name)
+    end
+  end
+  return worker
+end
+
+local function share(job, tag)
+  local now = math.max(virtual_time(job.tier), tag)
+  redis.call('HSET', P .. 'fair', job.tier, now)
+  redis.call('ZADD', P .. 'ready:' .. job.tier, tag + job.estimate / job.weight, job.tenant)
+  redis.call('ZREMRANGEBYSCORE', P .. 'tags:' .. job.tier, '-inf', now)
+end
+
+local function run(job, worker)
+  local attempt = job.attempt + 1
+  dequeue(job)
+  redis.call('HSET', job_key(job.id), 'state', 'running', 'worker', worker, 'attempt', attempt,
+    'tries', job.tries + 1)
+  local claim = {'kind', 'claim', 'attempt', attempt, 'body', redis.call('GET', P .. 'body:' .. job.id)}
+  if job.tokens ~= '0' then
+    claim[#claim + 1] = 'answer'
+    claim[#claim + 1] = redis.call('GET', P .. 'answer:' .. job.id)
+    claim[#claim + 1] = 'characters'
+    claim[#claim + 1] = job.characters
+    tally('continued')
+  end
+  local claim_id = redis.call('XADD', P .. 'commands:' .. worker, '*', unpack(claim))
+  redis.call('HSET', P .. 'running:' .. worker, job.id, claim_id)
+  redis.call('ZINCRBY', P .. 'load', job.estimate, worker)
+  redis.call('HINCRBY', P .. 'running', job.tenant, 1)
+  settle_tenant(job.tenant)
+  local waited = math.max(0, NOW - math.floor(job.order / 1000))
+  return {job.id, job.tier, worker, attempt, waited, tonumber(job.tokens)}
+end
+
+math.randomseed(TIME[2])
+local candidates, dispatched, touched = read_candidates(), {}, {}
+local turn = tonumber(redis.call('HGET', P .. 'fair', 'turn') or 0)
+local handled = 0
+while handled < DISPATCH_AT_MOST and #candidates > 0 do
+  local job, tag = next_job(turn + 1)
+  if not job then
     break
   end
-  best[2] = best[2] - 1
-  local worker = best[1]
-  local job = redis.call('HMGET', job_key(id), 'body', 'bytes', 'order')
-  dequeue(id, job[2])
-  local attempt = redis.call('HINCRBY', job_key(id), 'attempt', 1)
-  redis.call('HINCRBY', job_key(id), 'tries', 1)
-  redis.call('HSET', job_key(id), 'state', 'running', 'worker', worker)
-  local claim = redis.call('XADD', P .. 'commands:' .. worker, '*',
-    'kind', 'claim', 'attempt', attempt, 'body', job[1])
-  redis.call('HSET', P .. 'running:' .. worker, id, claim)
-  dispatched[#dispatched + 1] = {id, worker, attempt, math.max(0, NOW - math.floor(job[3] / 1000))}
+  handled = handled + 1
+  if job.deadline ~= '0' and tonumber(job.deadline) <= NOW then
+    call_off(job, 'expired')
+  else
+    turn = turn + 1
+    local worker = pick(job, candidates)
+    share(job, tag)
+    dispatched[#dispatched + 1] = run(job, worker.name)
+    touched[worker.name] = true
+    worker.free, worker.load = worker.free - 1, worker.load + job.estimate
+    if worker.free == 0 then
+      for i, candidate in ipairs(candidates) do
+        if candidate == worker then
+          table.remove(candidates, i)
+          break
+        end
+      end
+    end
+  end
 end
-if #dispatched == tonumber(ARGV[1]) then
+if #dispatched > 0 then
+  redis.call('HSET', P .. 'fair', 'turn', turn)
+  for worker in pairs(touched) do
+    settle_worker(worker)
+  end
+end
+if handled == DISPATCH_AT_MOST then
   wake_router()
 end
 return dispatched

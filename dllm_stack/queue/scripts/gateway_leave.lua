@@ -1,2 +1,4 @@
--- A gateway leaves; jobs it still owns are cancelled. ARGV: gateway
-drop_gateway(ARGV[1])
+-- needs: jobs
+-- A gateway leaves; jobs it still owns are cancelled. To be repeated until it returns 0. ARGV: gateway
+-- Returns how many jobs were cancelled.
+return cancel_owned(ARGV[1], AT_ONCE)

@@ -1,3 +1,4 @@
+-- needs: streams
 -- Which of a gateway's open jobs does Redis no longer know? None are named while the gateway has
 -- replies to read: one of them may be the end it misses. ARGV: gateway, last reply read, ids ...
 local newest = redis.call('XREVRANGE', P .. 'replies:' .. ARGV[1], '+', '-', 'COUNT', 1)

@@ -1,16 +1,16 @@
+-- needs: leases
 -- A worker lives, has so many slots and runs these jobs.
--- ARGV: worker, card, slots, ttl ms, grace ms, last command read, most tries, lost body,
---       exhausted body, ids it runs ...
+-- ARGV: worker, card, slots, last command read, ids it runs ...
 -- Returns the ids it runs without a lease: it must stop them.
-local worker, acked = ARGV[1], ARGV[6]
-redis.call('ZADD', P .. 'workers', NOW + ARGV[4], worker)
+local worker, acked = ARGV[1], ARGV[4]
+redis.call('ZADD', P .. 'workers', NOW + TTL_MS, worker)
 redis.call('HSET', P .. 'worker:' .. worker, 'card', ARGV[2], 'slots', ARGV[3])
-redis.call('SET', P .. 'last_worker', '1', 'PX', ARGV[4] + ARGV[5])
+redis.call('SET', P .. 'last_worker', '1', 'PX', TTL_MS + GRACE_MS)
 trim(P .. 'commands:' .. worker, acked)
 
 local leases = redis.call('HGETALL', P .. 'running:' .. worker)
 local held, leased = {}, {}
-for i = 10, #ARGV do
+for i = 5, #ARGV do
   held[ARGV[i]] = true
 end
 for i = 1, #leases, 2 do
@@ -18,10 +18,10 @@ for i = 1, #leases, 2 do
   leased[id] = true
   -- It has read the claim and yet does not run the job: the job must not wait for ever.
   if not held[id] and not_after(claim, acked) then
-    redis.call('HDEL', P .. 'running:' .. worker, id)
-    give_back(id, ARGV[7], ARGV[8], ARGV[9])
+    give_back(job_of(id), 'a worker could not read it')
   end
 end
+settle_worker(worker)
 wake_router()
 
 local strays = {}

@@ -1,6 +1,7 @@
--- A worker leaves in good order; jobs it still holds wait again, and cost no try.
--- ARGV: worker, most tries, lost body, exhausted body
+-- needs: leases
+-- A worker leaves in good order; jobs it still holds wait again, and cost no try. ARGV: worker
 for _, id in ipairs(redis.call('HKEYS', P .. 'running:' .. ARGV[1])) do
-  give_back(id, ARGV[2], ARGV[3], ARGV[4], true)
+  give_back(job_of(id), 'its worker left', true)
 end
 drop_worker(ARGV[1])
+wake_router()

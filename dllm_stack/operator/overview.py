@@ -1,0 +1,144 @@
+"""`ls`: tables of pools, workers and tenants, and of one pool's jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dllm_stack.messages import Tier
+from dllm_stack.operator.session import Session, short, unreachable
+from dllm_stack.operator.words import NOTHING, duration, number, size
+from dllm_stack.queue import DeadLetter, Depth, JobStatus, PoolQueue, TenantStatus, WorkerStatus
+from dllm_stack.redis import RedisError
+
+_EVERY_S = 1.0
+_ID_WIDTH = 32
+_POOLS = ("pool", "waiting", *(str(tier) for tier in Tier), "bytes", "oldest", "running", "slots", "workers")
+_WORKERS = ("worker", "pod", "state", "running", "slots", "tokens", "failures")
+_TENANTS = ("tenant", "waiting", "bytes", "running")
+_RUNNING = ("running job", "tier", "tenant", "age", "time left", "attempt", "tokens", "worker")
+_WAITING = ("waiting job", "tier", "tenant", "age", "time left", "attempts", "tokens")
+_DEAD = ("dead job", "tenant", "age", "attempts", "reason")
+_IDS = {"running job", "waiting job", "dead job"}
+_LEFT = {*_IDS, "pool", "worker", "pod", "state", "tenant", "tier", "reason"}
+
+
+async def show(session: Session, pool: str | None, limit: int) -> None:
+    session.console.print(await _tables(session, pool, limit))
+
+
+async def watch(session: Session, pool: str | None, limit: int) -> None:
+    """Until it is cancelled. While Redis is away it says so."""
+    content: RenderableType = await _tables(session, pool, limit)
+    with Live(
+        content, console=session.console, screen=session.console.is_terminal, auto_refresh=False
+    ) as live:
+        while True:
+            live.update(Group(time.strftime("%H:%M:%S"), content), refresh=True)
+            await asyncio.sleep(_EVERY_S)
+            try:
+                content = await _tables(session, pool, limit)
+            except RedisError as error:
+                content = unreachable(session.settings, error)
+
+
+async def _tables(session: Session, pool: str | None, limit: int) -> RenderableType:
+    queues = await session.queues(pool)
+    if not queues:
+        return "No worker has announced a pool yet."
+    depths = [await queue.depth() for queue in queues]
+    tables: list[RenderableType] = [
+        _table(_POOLS, [_pool(q.pool, depth) for q, depth in zip(queues, depths, strict=True)])
+    ]
+    for queue in queues:
+        tables += await _tables_of(queue, limit, with_jobs=pool is not None)
+    return Group(*tables)
+
+
+async def _tables_of(queue: PoolQueue, limit: int, *, with_jobs: bool) -> list[RenderableType]:
+    now, workers, tenants = await queue.now(), await queue.workers(), await queue.tenants()
+    workers.sort(key=lambda status: (-status.load, status.card.pod or status.card.id))
+    tenants.sort(key=lambda tenant: (-tenant.waiting, -tenant.running, tenant.tenant))
+    name = Text(f"\n{queue.pool}", "bold")
+    tables: list[RenderableType] = [name] if workers or tenants else []
+    tables += _rows(_WORKERS, [_worker(status, now) for status in workers], limit)
+    tables += _rows(_TENANTS, [_tenant(tenant) for tenant in tenants], limit)
+    if with_jobs:
+        running, waiting = await queue.running(limit + 1), await queue.waiting(limit + 1)
+        tables += _rows(_RUNNING, [_running(job, workers, now) for job in running], limit)
+        tables += _rows(_WAITING, [_job(job, now) for job in waiting], limit)
+        dead = (await queue.dead())[::-1]
+        tables += _rows(_DEAD, [_dead(letter, now) for letter in dead], limit)
+    return tables
+
+
+def _pool(name: str, depth: Depth) -> list[str]:
+    waiting = [number(depth.tiers[tier].waiting) for tier in Tier]
+    workers = f"{depth.workers} ({depth.set_aside} set aside)" if depth.set_aside else str(depth.workers)
+    bytes, oldest = size(depth.waiting_bytes), duration(depth.oldest_s)
+    if not depth.waiting:
+        bytes = oldest = NOTHING
+    row = [name, str(depth.waiting), *waiting, bytes, oldest]
+    return [*row, str(depth.running), str(depth.slots), workers]
+
+
+def _worker(status: WorkerStatus, now: float) -> list[str]:
+    card = status.card
+    figures = [str(status.running), str(card.slots), number(status.load), number(status.failures)]
+    return [card.id[:8], card.pod or NOTHING, state(status, now), *figures]
+
+
+def state(status: WorkerStatus, now: float) -> str:
+    if status.draining:
+        return "draining"
+    if status.set_aside_until is None:
+        return status.card.state
+    left_s = status.set_aside_until - now
+    return f"set aside, {duration(left_s)}" if left_s > 0 else "on trial"
+
+
+def _tenant(status: TenantStatus) -> list[str]:
+    bytes = size(status.waiting_bytes) if status.waiting else NOTHING
+    return [status.tenant, number(status.waiting), bytes, number(status.running)]
+
+
+def _running(job: JobStatus, workers: list[WorkerStatus], now: float) -> list[str]:
+    return [*_job(job, now), NOTHING if job.worker is None else short(job.worker, workers)]
+
+
+def _job(job: JobStatus, now: float) -> list[str]:
+    left = NOTHING if job.deadline is None else duration(job.deadline - now)
+    row = [job.id, str(job.tier), job.tenant, duration(job.age_s), "stopping" if job.cancelled else left]
+    return [*row, number(job.attempt), number(job.committed)]
+
+
+def _dead(letter: DeadLetter, now: float) -> list[str]:
+    tenant = NOTHING if letter.job is None else letter.job.tenant
+    return [letter.job_id, tenant, duration(now - letter.at), str(letter.attempts), letter.reason]
+
+
+def _rows(header: Sequence[str], rows: list[list[str]], limit: int) -> list[RenderableType]:
+    if not rows:
+        return []
+    tables: list[RenderableType] = ["", _table(header, rows[:limit])]
+    if len(rows) > limit:
+        tables.append(Text(f"more than these {limit}: see --limit", "dim"))
+    return tables
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in header:
+        id_width = _ID_WIDTH if name in _IDS else None  # to be copied, so never cut
+        justify: Literal["left", "right"] = "left" if name in _LEFT else "right"
+        table.add_column(name, justify=justify, no_wrap=name != "reason", min_width=id_width)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table

@@ -1,0 +1,36 @@
+-- Jobs that wait.
+
+-- Wakes a router if it could do something.
+local function wake_router()
+  if redis.call('EXISTS', P .. 'free') == 1
+    and redis.call('EXISTS', P .. 'ready:priority', P .. 'ready:default', P .. 'ready:flex') > 0
+    and redis.call('EXISTS', P .. 'wake') == 0 then
+    redis.call('LPUSH', P .. 'wake', '1')
+    redis.call('PEXPIRE', P .. 'wake', MINUTE)
+  end
+end
+
+local function count_bytes(job, sign)
+  for _, field in ipairs({'pool', 'tier:' .. job.tier, 'tenant:' .. job.tenant}) do
+    if redis.call('HINCRBY', P .. 'waiting_bytes', field, sign * job.bytes) == 0 then
+      redis.call('HDEL', P .. 'waiting_bytes', field)
+    end
+  end
+end
+
+-- `settle_tenant` is due after these two.
+local function enqueue(job)
+  redis.call('ZADD', P .. 'waiting:' .. job.tier, job.order, job.id)
+  redis.call('ZADD', P .. 'line:' .. job.tier .. ':' .. job.tenant, job.order, job.id)
+  redis.call('ZINCRBY', P .. 'lines:' .. job.tier, 1, job.tenant)
+  count_bytes(job, 1)
+end
+
+local function dequeue(job)
+  redis.call('ZREM', P .. 'waiting:' .. job.tier, job.id)
+  redis.call('ZREM', P .. 'line:' .. job.tier .. ':' .. job.tenant, job.id)
+  if redis.call('ZINCRBY', P .. 'lines:' .. job.tier, -1, job.tenant) == '0' then
+    redis.call('ZREM', P .. 'lines:' .. job.tier, job.tenant)
+  end
+  count_bytes(job, -1)
+end

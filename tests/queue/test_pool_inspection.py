@@ -1,0 +1,76 @@
+"""What people see of a queue."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec.structs import replace
+
+from dllm_stack.messages import Tier
+from dllm_stack.queue import PoolQueue, TenantStatus
+from dllm_stack.redis import Connections
+from dllm_stack.settings import QueueSettings
+from tests.queue.kit import BEGINNING, BLOCK, POOL, beat, id_of, job, pass_time
+
+
+async def test_open_jobs_are_listed(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    await beat(queue, slots=1)
+    await queue.admit(job(1, tenant="acme", timeout_s=60, max_tokens=100))
+    await queue.dispatch()
+    await queue.commit("w", id_of(1), 1, BEGINNING, BLOCK)
+    await queue.admit(job(2, tier=Tier.FLEX))
+    await queue.admit(job(3))
+    await pass_time(connections, 7)
+
+    [running] = await queue.running(10)
+    assert (running.id, running.tenant, running.tier, running.state) == (
+        id_of(1),
+        "acme",
+        "default",
+        "running",
+    )
+    assert (running.worker, running.attempt, running.committed) == ("w", 1, 3)
+    assert (running.estimate, running.gateway, running.cancelled) == (100, "g", False)
+    assert 7 <= running.age_s < 17
+    assert running.deadline is not None
+    assert abs(running.deadline - (time.time() + 53)) < 30
+
+    waiting = await queue.waiting(10)
+    assert [(status.id, status.worker) for status in waiting] == [(id_of(3), None), (id_of(2), None)]
+    assert [status.deadline for status in waiting] == [None, None]
+    assert [status.id for status in await queue.waiting(1)] == [id_of(3)]
+
+    shown = await queue.show(id_of(1))
+    assert shown is not None
+    status, shown_job = shown
+    assert replace(status, age_s=0.0) == replace(running, age_s=0.0)
+    assert shown_job == job(1, tenant="acme", timeout_s=60, max_tokens=100)
+    assert await queue.show(id_of(9)) is None
+    await queue.cancel(id_of(1))
+    assert [status.cancelled for status in await queue.running(10)] == [True]
+
+
+async def test_workers_are_listed(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    await beat(queue, slots=2)
+    await queue.admit(job(1, max_tokens=100))
+    await queue.dispatch()
+    [status] = await queue.workers()
+    assert (status.card.id, status.card.slots, status.running, status.load) == ("w", 2, 1, 100)
+    assert (status.failures, status.set_aside_until, status.draining) == (0, None, False)
+
+
+async def test_tenants_are_listed(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    assert await queue.tenants() == []
+    await beat(queue, slots=1)
+    await queue.admit(job(1, tenant="acme"))
+    await queue.dispatch()
+    await queue.admit(job(2, tenant="b:c"))
+    await queue.admit(job(3, tenant="b:c", tier=Tier.FLEX))
+    [acme, other] = await queue.tenants()
+    assert acme == TenantStatus("acme", waiting=0, waiting_bytes=0, running=1)
+    assert other == TenantStatus(
+        "b:c", waiting=2, waiting_bytes=(await queue.depth()).waiting_bytes, running=0
+    )

@@ -95,7 +95,7 @@ async def test_the_first_policy_narrows_the_choice_of_the_next(
     queue = await pool(connections, first, last, "least_tokens")
     of_session = await worker_of(queue, 0, ended=False, session="s")
     await beat(queue, of_session, slots=0)
-    of_prefix = await worker_of(queue, 1, ended=False, text=PROMPT)
+    of_prefix = await worker_of(queue, 1, text=PROMPT)
     await beat(queue, of_session, slots=100)
     chosen = await worker_of(queue, 2, session="s", text=PROMPT)
     assert chosen == (of_session if first == "session" else of_prefix)

@@ -78,7 +78,8 @@ async def test_a_job_that_costs_every_worker_fails_and_is_kept(
     assert await ends(queue) == [(1, Outcome.FAILED, ErrorCode.WORKER_LOST)]
     assert await keys_of_jobs(connections) == []
     [letter] = await queue.dead()
-    assert (letter.job, letter.reason, letter.attempts) == (job(1), "a worker gave it back", 2)
+    assert (letter.kept, letter.reason, letter.attempts) == (True, "a worker gave it back", 2)
+    assert await queue.dead_job(id_of(1)) == job(1)
     assert (await queue.depth()).dead_letters == 1
     assert await connections.commands.pttl(PREFIX + "dead") > 0
     assert await queue.forget_dead(id_of(1))

@@ -63,13 +63,13 @@ async def test_workers_are_listed(connections: Connections) -> None:
 
 async def test_tenants_are_listed(connections: Connections) -> None:
     queue = PoolQueue(connections, POOL, QueueSettings())
-    assert await queue.tenants() == []
+    assert await queue.tenants(9) == []
     await beat(queue, slots=1)
     await queue.admit(job(1, tenant="acme"))
     await queue.dispatch()
     await queue.admit(job(2, tenant="b:c"))
     await queue.admit(job(3, tenant="b:c", tier=Tier.FLEX))
-    [acme, other] = await queue.tenants()
+    [acme, other] = await queue.tenants(9)
     assert acme == TenantStatus("acme", waiting=0, waiting_bytes=0, running=1)
     assert other == TenantStatus(
         "b:c", waiting=2, waiting_bytes=(await queue.depth()).waiting_bytes, running=0

@@ -124,7 +124,7 @@ class RestartableRedis:
 @asynccontextmanager
 async def alone(redis: RestartableRedis, settings: Settings) -> AsyncIterator[tuple[Served, FakeWorker]]:
     """A gateway and a worker on this Redis."""
-    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=1.0)})
+    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=0.5)})
     connections = Connections(own.redis)
     try:
         async with FakeWorker(connections, own.queue).working() as fake, serving(own) as served:

@@ -90,7 +90,7 @@ BYTE_FALLBACK = byte_fallback()
 @example(("你好中文字", ["你好中文字".encode()[:8], "你好中文字".encode()[8:]]))
 def test_a_run_of_bytes_is_sent_once_and_as_text(cut: tuple[str, list[bytes]]) -> None:
     text, chunks = cut
-    detokenizer = Detokenizer(BYTE_FALLBACK.decode, [BYTE_FALLBACK.token_to_id("b")])
+    detokenizer = Detokenizer(BYTE_FALLBACK.decode, BYTE_FALLBACK.encode("b").ids)
     texts = [""]
     for chunk in chunks:
         detokenizer.add(list(chunk))

@@ -46,7 +46,8 @@ class Worker:
             lambda: plan.start(run_dir), plan.check, settings.worker, metrics, self._engine_changed
         )
         block_size, stall_s = plan.model.block_size, settings.worker.stall_s
-        runner = Runner(self.id, queue, self._engine, plan.renderer, metrics, block_size, stall_s)
+        follow = plan.blocks_follow_prompt
+        runner = Runner(self.id, queue, self._engine, plan.renderer, metrics, block_size, stall_s, follow)
         self._claims = Claims(
             self.id,
             queue,

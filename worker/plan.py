@@ -10,6 +10,7 @@ from dllm_stack.local.service import free_port
 from dllm_stack.messages import ModelCard
 from dllm_stack.settings import WorkerSettings
 from worker.engine import catalog, checkpoint, command, hardware, preflight
+from worker.engine.architectures import BLOCK_DIFFUSION
 from worker.engine.attached import AttachedEngine
 from worker.engine.catalog import CatalogError, Facts, Model
 from worker.engine.checkpoint import CheckpointError
@@ -31,6 +32,11 @@ class Plan:
     renderer: Renderer
     model: ModelCard  # as far as it is known before the engine runs
     start: Callable[[Path], Awaitable[Server]]  # takes the run folder
+
+    @property
+    def blocks_follow_prompt(self) -> bool:
+        architecture = BLOCK_DIFFUSION.get(self.facts.architecture)
+        return architecture is not None and architecture.blocks_follow_prompt
 
     def check(self, engine: EngineInfo) -> None:
         """Raises EngineGivenUp when the engine that came up is not one to serve this model with."""
@@ -62,7 +68,7 @@ def make(settings: WorkerSettings, created: int) -> Plan:
             if not url.startswith(("http://", "https://")):
                 raise Refusal(f"worker.engine_url: {url!r} is not like http://127.0.0.1:30000.")
             algorithm = model.dllm.algorithm if model.dllm else None
-            block_size = facts.block_size or 1
+            block_size = command.block_size(model.dllm, facts)
 
             async def start(run_dir: Path) -> Server:
                 return AttachedEngine(url)

@@ -195,7 +195,9 @@ def answer_room(prompt: Prompt, prompt_tokens: int, decoding: Decoding, limits: 
     raise _refusal(ErrorCode.CONTEXT_LENGTH_EXCEEDED, message, prompt)
 
 
-def whole_blocks(prompt_tokens: int, committed: int, room: int, limits: Limits, block_size: int) -> int:
+def whole_blocks(
+    prompt_tokens: int, committed: int, room: int, limits: Limits, block_size: int, *, first: int = 0
+) -> int:
     """How many of the committed tokens the engine may be given beside the prompt.
 
     A block-diffusion engine goes on with the same answer only where a block ends; it takes no longer prompt
@@ -203,10 +205,11 @@ def whole_blocks(prompt_tokens: int, committed: int, room: int, limits: Limits, 
 
     Args:
         room: see `answer_room`.
-        block_size: tokens; blocks are counted from the prompt's first token.
+        block_size: tokens.
+        first: tokens of the prompt before the first block: none, or all of them.
     """
     most = prompt_tokens + min(committed, room - 1, limits.prompt - prompt_tokens)
-    return max(0, most // block_size * block_size - prompt_tokens)
+    return max(0, first + (most - first) // block_size * block_size - prompt_tokens)
 
 
 def _refusal(code: ErrorCode, message: str, prompt: Prompt) -> RequestError:

@@ -37,12 +37,19 @@ class GiveBack:
 
 _NOWHERE = Place(0, 0)
 _CANCELLED = End(outcome=Outcome.CANCELLED)
-_DIVERGED = Problem(ErrorCode.WORKER_LOST, "A worker was lost, and no other could go on with its answer.")
+_DIVERGED = Problem(
+    ErrorCode.WORKER_LOST, "The engine did not go on with the answer that was begun; send the request again."
+)
 
 
 @dataclass(frozen=True)
 class Runner:
-    """What every run of a worker needs. `block_size`: see `ModelCard`."""
+    """What every run of a worker needs.
+
+    Attributes:
+        block_size: see `ModelCard`.
+        blocks_follow_prompt: see `BlockDiffusion`.
+    """
 
     worker_id: str
     queue: PoolQueue
@@ -51,6 +58,7 @@ class Runner:
     metrics: WorkerMetrics
     block_size: int
     stall_s: float
+    blocks_follow_prompt: bool = False
 
     def run(self, claim: Claim) -> Run:
         return Run(self, claim)
@@ -131,7 +139,8 @@ class Run:
         prompt = await runner.renderer.render(job.prompt)
         room = answer_room(job.prompt, len(prompt), job.decoding, limits)
         committed = self._committed.token_ids
-        kept = whole_blocks(len(prompt), len(committed), room, limits, runner.block_size)
+        first = len(prompt) if runner.blocks_follow_prompt else 0
+        kept = whole_blocks(len(prompt), len(committed), room, limits, runner.block_size, first=first)
         transcript = Transcript(runner.renderer.decode, prompt, job.decoding.stop, self._committed, kept)
         self._outbox.prompt_tokens = len(prompt)
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 _UNDECODED = "\N{REPLACEMENT CHARACTER}"
-_LONGEST_CUT = 3  # a UTF-8 character has at most 4 bytes, so at most 3 of them wait for the rest
 # Prompt tokens that are decoded along, because a tokenizer may treat the first token of a text specially.
 # As many as SGLang takes (srt/managers/schedule_batch.py, INIT_INCREMENTAL_DETOKENIZATION_OFFSET).
 _CONTEXT = 5
@@ -38,17 +37,22 @@ class Detokenizer:
     def add(self, token_ids: list[int]) -> None:
         self.text = self.text_with(token_ids)
         self._ids += token_ids
-        if len(self.text) > len(self._settled) and not self.text.endswith(_UNDECODED):
+        if self.text.endswith(_UNDECODED):
+            return
+        if len(self.text) > len(self._settled):
             self._settled = self.text
             self._begin, self._end = self._end, len(self._ids)
+        else:  # special tokens, which nothing shows: a thousand of them are not to be decoded along
+            del self._ids[self._end :]
 
 
 def decided(text: str) -> str:
-    """The text without what may be the first bytes of a character."""
-    end = len(text)
-    while end > max(0, len(text) - _LONGEST_CUT) and text[end - 1] == _UNDECODED:
-        end -= 1
-    return text[:end]
+    """The text without what may be the first bytes of a character.
+
+    Tokenizers that fall back to bytes (Llama's, Gemma's) decode a run of bytes as a whole: while its last
+    character is cut, each of its bytes is a replacement character, however many there are.
+    """
+    return text.rstrip(_UNDECODED)
 
 
 class TextGate:
@@ -69,10 +73,13 @@ class TextGate:
         """The next piece. `text` is the whole answer so far, without a whole stop string."""
         known = decided(text)
         end = min((self._may_begin(stop, known) for stop in self._stop), default=len(known))
-        return self.finish(text[:end])
+        return self._beyond_sent(text[:end])
 
     def finish(self, text: str) -> str:
         """The last piece. `text` is the whole answer."""
+        return self._beyond_sent(text)
+
+    def _beyond_sent(self, text: str) -> str:
         piece = text[self.sent :]
         self.sent = max(self.sent, len(text))
         return piece

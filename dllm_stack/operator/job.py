@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dllm_stack.messages import ChatPrompt, Job, TextPrompt
+from dllm_stack.operator.dead import UNREADABLE_JOB, dead_job
 from dllm_stack.operator.session import OperatorError, Session, short
 from dllm_stack.operator.words import duration, harmless, size
 from dllm_stack.queue import DeadLetter, JobStatus, WorkerStatus
@@ -22,8 +23,8 @@ async def show_job(session: Session, job_id: str, *, with_prompt: bool) -> None:
         OperatorError: there is no such job.
     """
     job, rows = await _find(session, job_id)
-    if job is None:
-        rows += [("request", "cannot be read: it is from a gateway of another version")]
+    if isinstance(job, str):
+        rows += [("request", job)]
     else:
         rows += [*_request(job), ("prompt", _prompt(job) if with_prompt else _kind(job))]
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -34,16 +35,18 @@ async def show_job(session: Session, job_id: str, *, with_prompt: bool) -> None:
     session.console.print(table)
 
 
-async def _find(session: Session, job_id: str) -> tuple[Job | None, Rows]:
+async def _find(session: Session, job_id: str) -> tuple[Job | str, Rows]:
+    """The request, or why it is not there."""
     queues = await session.queues()
     for queue in queues:
         if (found := await queue.show(job_id)) is not None:
             status, job = found
-            return job, _open(status, await queue.workers(), await queue.now())
+            return job or UNREADABLE_JOB, _open(status, await queue.workers(), await queue.now())
     for queue in queues:
         for letter in await queue.dead():
             if letter.job_id == job_id:
-                return letter.job, _dead(letter, queue.pool, await queue.now())
+                rows = _dead(letter, queue.pool, await queue.now())
+                return await dead_job(queue, letter), rows
     raise OperatorError(f"There is no open or dead job {job_id!r}.")
 
 

@@ -63,7 +63,7 @@ async def _tables(session: Session, pool: str | None, limit: int) -> RenderableT
 
 
 async def _tables_of(queue: PoolQueue, limit: int, *, with_jobs: bool) -> list[RenderableType]:
-    now, workers, tenants = await queue.now(), await queue.workers(), await queue.tenants()
+    now, workers, tenants = await queue.now(), await queue.workers(), await queue.tenants(limit + 1)
     workers.sort(key=lambda status: (-status.load, status.card.pod or status.card.id))
     tenants.sort(key=lambda tenant: (-tenant.waiting, -tenant.running, tenant.tenant))
     name = Text(f"\n{queue.pool}", "bold")
@@ -120,8 +120,7 @@ def _job(job: JobStatus, now: float) -> list[str]:
 
 
 def _dead(letter: DeadLetter, now: float) -> list[str]:
-    tenant = NOTHING if letter.job is None else letter.job.tenant
-    return [letter.job_id, tenant, duration(now - letter.at), str(letter.attempts), letter.reason]
+    return [letter.job_id, letter.tenant, duration(now - letter.at), str(letter.attempts), letter.reason]
 
 
 def _rows(header: Sequence[str], rows: list[list[str]], limit: int) -> list[RenderableType]:

@@ -10,6 +10,7 @@ import typer
 from msgspec.structs import replace
 
 from dllm_stack.messages import End
+from dllm_stack.operator.dead import dead_job
 from dllm_stack.operator.session import OperatorError, Session
 from dllm_stack.operator.words import harmless
 from dllm_stack.outcomes import Outcome, RequestError
@@ -49,11 +50,12 @@ async def _letters(session: Session, job_ids: list[str]) -> list[tuple[PoolQueue
 
 
 async def _run_again(ledger: Ledger, queue: PoolQueue, letter: DeadLetter) -> bool:
-    if letter.job is None:
-        typer.echo(f"{letter.job_id}: cannot be read: it is from a gateway of another version", err=True)
+    job = await dead_job(queue, letter)
+    if isinstance(job, str):
+        typer.echo(f"{letter.job_id}: {job}", err=True)
         return False
     woken = asyncio.Event()
-    ticket = Ticket(replace(letter.job, id=uuid4().hex, gateway=ledger.id), woken.set)
+    ticket = Ticket(replace(job, id=uuid4().hex, gateway=ledger.id), woken.set)
     end = await _end_of(ledger, ticket, woken)
     completed = end.outcome is Outcome.COMPLETED
     # A job that dies again leaves a letter of its own.

@@ -9,7 +9,7 @@ from dllm_stack.messages import ChatPrompt, Job, Prompt, TextPrompt, encode
 
 _BYTES_PER_TOKEN = 4  # exact for token ids, as they are packed here; about right for text of any script
 _LONGEST_GUESS = 512  # tokens of an answer. Few reach a high max_tokens, and the end corrects the guess
-_FIRST_PREFIX = 1024  # bytes, about 256 tokens: less is not worth to look for
+FIRST_PREFIX_TOKENS = 256  # less is not worth to look for
 _MOST_PREFIXES = 16
 
 
@@ -42,7 +42,7 @@ def estimate(job: Job, prompt: bytes) -> Estimate:
 def prefixes(prompt: bytes) -> str:
     """Hashes of the prompt's beginnings, 16 hex digits each, the shortest first. Each is twice as long as
     the one before: few to keep for a long prompt, and more than half of what two have in common is seen."""
-    hashed, behind, length = blake2b(digest_size=8), 0, _FIRST_PREFIX
+    hashed, behind, length = blake2b(digest_size=8), 0, FIRST_PREFIX_TOKENS * _BYTES_PER_TOKEN
     found: list[str] = []
     while length <= len(prompt) and len(found) < _MOST_PREFIXES:
         hashed.update(prompt[behind:length])

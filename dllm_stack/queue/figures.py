@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from dllm_stack.messages import Job, Tier, WorkerCard
+from dllm_stack.messages import Tier, WorkerCard
+
+UNREADABLE = "unreadable"
 
 
 class Dispatched(msgspec.Struct, frozen=True):
@@ -67,7 +69,7 @@ class Committal(NamedTuple):
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    card: WorkerCard
+    card: WorkerCard  # its `state` is UNREADABLE if the worker is of another version
     running: int
     load: int  # estimated tokens of the jobs it runs
     failures: int  # in a row
@@ -100,7 +102,8 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 class DeadLetter(msgspec.Struct, frozen=True):
     job_id: str
-    job: Job | None  # None: it cannot be read, which may be why it died
+    tenant: str
     reason: str
     attempts: int
     at: float  # Unix seconds
+    kept: bool  # its request; if not, that was too large

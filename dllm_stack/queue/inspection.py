@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import msgspec
-
-from dllm_stack.messages import Job, Tier, WorkerCard
+from dllm_stack.messages import Job, Tier
 from dllm_stack.queue import wire
 from dllm_stack.queue.figures import DeadLetter, JobStatus, TenantStatus, WorkerStatus
 from dllm_stack.redis import Connections
-
-_decode_card = msgspec.msgpack.Decoder(WorkerCard).decode
 
 
 class Inspection:
@@ -19,6 +15,7 @@ class Inspection:
 
     _connections: Connections
     _prefix: str
+    pool: str
 
     async def _run(self, script: str, *args: str | bytes | int | float) -> Any:
         raise NotImplementedError
@@ -31,19 +28,20 @@ class Inspection:
         """The live ones."""
         return [
             WorkerStatus(
-                card=_decode_card(card),
+                card=wire.card(card, id=worker.decode(), pool=self.pool, slots=slots),
                 running=running,
                 load=load,
                 failures=failures,
                 set_aside_until=until_ms / 1000 if until_ms else None,
                 draining=bool(draining),
             )
-            for card, running, load, failures, until_ms, draining in await self._run("workers")
+            for worker, card, slots, running, load, failures, until_ms, draining in await self._run("workers")
         ]
 
-    async def tenants(self) -> list[TenantStatus]:
-        """Those that have open jobs, by name."""
-        rows = sorted(await self._run("tenants"))
+    async def tenants(self, limit: int) -> list[TenantStatus]:
+        """Those that have open jobs, by name: as many as `limit` with the most waiting, and with the most
+        running."""
+        rows = sorted(await self._run("tenants", limit))
         return [TenantStatus(tenant.decode(errors="replace"), *figures) for tenant, *figures in rows]
 
     async def waiting(self, limit: int) -> list[JobStatus]:
@@ -53,14 +51,14 @@ class Inspection:
     async def running(self, limit: int) -> list[JobStatus]:
         return [_status(row) for row in await self._run("list", "running", limit)]
 
-    async def show(self, job_id: str) -> tuple[JobStatus, Job] | None:
-        """An open job; None: there is none such."""
+    async def show(self, job_id: str) -> tuple[JobStatus, Job | None] | None:
+        """An open job, and its request if that can be read; None: there is none such."""
         rows = await self._run("list", job_id, 1)
         async with self._connections.limit():
             body = await self._connections.commands.get(f"{self._prefix}body:{job_id}")
         if not rows or body is None:
             return None
-        return _status(rows[0]), wire.decode_job(body)
+        return _status(rows[0]), wire.job(body)
 
     async def revoke(self, job_id: str) -> bool:
         """Ends an open job and tells its client that an operator did. False: nobody waits for such a job."""
@@ -68,21 +66,21 @@ class Inspection:
 
     async def dead(self) -> list[DeadLetter]:
         """Jobs that lost all their workers within a day, the oldest first."""
-        return [wire.dead_letter(*entry) for entry in await self._dead_entries()]
+        return [wire.dead_letter(*row) for row in await self._run("dead", "")]
+
+    async def dead_job(self, job_id: str) -> Job | None:
+        """The request of a dead job; None: it was too large to keep, or cannot be read."""
+        body = await self._run("dead", job_id)
+        return None if body is None else wire.job(body)
 
     async def forget_dead(self, job_id: str) -> bool:
         """Removes a dead letter, as when it has been sent again. False: there is none such."""
-        ids = [id for id, fields in await self._dead_entries() if fields[b"id"].decode() == job_id]
+        ids = [entry for entry, id, *_ in await self._run("dead", "") if id.decode() == job_id]
         if not ids:
             return False
         async with self._connections.limit():
             await self._connections.commands.xdel(self._prefix + "dead", *ids)
         return True
-
-    async def _dead_entries(self) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        async with self._connections.limit():
-            entries: Any = await self._connections.commands.xrange(self._prefix + "dead")
-        return list(entries)
 
 
 def _status(row: list[bytes]) -> JobStatus:

@@ -11,12 +11,16 @@ import re
 from importlib.resources import files
 from typing import Any
 
+from dllm_stack.queue.estimate import FIRST_PREFIX_TOKENS
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RouterSettings
 
 DISPATCH_AT_MOST = 64  # jobs in one script call, so that one call stays short
 AT_ONCE = 1000  # jobs that one call ends, for the same reason
-SHED_AT_MOST = 64  # flex jobs that may be dropped for one newcomer
+SHED_AT_MOST = 64  # waiting jobs looked at to be dropped for one newcomer
+HOLDERS_AT_MOST = 8  # tenants looked at, those that hold most first
+BLOCK_TOKENS = 32  # of a usual block: what an attempt costs beyond what it has committed
+DEAD_LETTER_BYTES = 64 << 10  # the largest request that a dead letter keeps
 AGED_SHARE = 8  # every eighth turn is for a tier that has waited too long
 BREAKER_CAP_S = 300.0
 
@@ -67,6 +71,10 @@ def _constants(settings: QueueSettings, router: RouterSettings) -> str:
         "DISPATCH_AT_MOST": DISPATCH_AT_MOST,
         "AT_ONCE": AT_ONCE,
         "SHED_AT_MOST": SHED_AT_MOST,
+        "HOLDERS_AT_MOST": HOLDERS_AT_MOST,
+        "BLOCK_TOKENS": BLOCK_TOKENS,
+        "FIRST_PREFIX_TOKENS": FIRST_PREFIX_TOKENS,
+        "DEAD_LETTER_BYTES": DEAD_LETTER_BYTES,
         "AGED_SHARE": AGED_SHARE,
         "MAX_WAITING_JOBS": settings.max_waiting_jobs,
         "MAX_WAITING_BYTES": settings.max_waiting_bytes,

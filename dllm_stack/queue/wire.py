@@ -6,9 +6,21 @@ import struct
 
 import msgspec
 
-from dllm_stack.messages import Block, Cancel, Claim, Command, Committed, End, Job, Place, Reply, encode
+from dllm_stack.messages import (
+    Block,
+    Cancel,
+    Claim,
+    Command,
+    Committed,
+    End,
+    Job,
+    Place,
+    Reply,
+    WorkerCard,
+    encode,
+)
 from dllm_stack.outcomes import ErrorCode, Problem
-from dllm_stack.queue.figures import DeadLetter
+from dllm_stack.queue.figures import UNREADABLE, DeadLetter
 from dllm_stack.queue.verdicts import verdict
 
 
@@ -20,7 +32,8 @@ class _Payload(msgspec.Struct, frozen=True, array_like=True):
 
 
 _decode_payload = msgspec.msgpack.Decoder(_Payload).decode
-decode_job = msgspec.msgpack.Decoder(Job).decode
+_decode_job = msgspec.msgpack.Decoder(Job).decode
+_decode_card = msgspec.msgpack.Decoder(WorkerCard).decode
 
 
 def pack(token_ids: list[int]) -> bytes:
@@ -62,23 +75,36 @@ def command(fields: dict[bytes, bytes]) -> Command | None:
     committed = Committed()
     if b"answer" in fields:
         committed = Committed(token_ids=unpack(fields[b"answer"]), characters=int(fields[b"characters"]))
+    claimed = job(fields[b"body"])
+    return None if claimed is None else Claim(claimed, attempt, committed)
+
+
+def job(body: bytes) -> Job | None:
+    """None: from a gateway of another version."""
     try:
-        return Claim(decode_job(fields[b"body"]), attempt, committed)
+        return _decode_job(body)
     except msgspec.DecodeError:
         return None
 
 
-def dead_letter(id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
+def card(packed: bytes, *, id: str, pool: str, slots: int) -> WorkerCard:
+    """What can be said of a worker of another version, if it is from one."""
     try:
-        job: Job | None = decode_job(fields[b"body"])
+        return _decode_card(packed)
     except msgspec.DecodeError:
-        job = None
+        return WorkerCard(id=id, pool=pool, slots=slots, state=UNREADABLE)
+
+
+def dead_letter(
+    entry: bytes, id: bytes, tenant: bytes, reason: bytes, attempts: bytes, kept: int
+) -> DeadLetter:
     return DeadLetter(
-        job_id=fields[b"id"].decode(),
-        job=job,
-        reason=fields[b"reason"].decode(),
-        attempts=int(fields[b"attempts"]),
-        at=int(id.partition(b"-")[0]) / 1000,
+        job_id=id.decode(),
+        tenant=tenant.decode(),
+        reason=reason.decode(),
+        attempts=int(attempts),
+        at=int(entry.partition(b"-")[0]) / 1000,
+        kept=bool(kept),
     )
 
 

@@ -13,7 +13,7 @@ from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, Settings
 from tests.gateway.served import Served, serving
 from tests.operator.command_line import run
-from tests.queue.kit import BEGINNING, BLOCK, POOL, beat, commands, ends, id_of, job
+from tests.queue.kit import BEGINNING, BLOCK, POOL, PREFIX, beat, commands, ends, id_of, job
 from tests.waiting import eventually
 
 
@@ -101,3 +101,12 @@ async def test_a_drained_worker_gets_no_more_jobs(queue: PoolQueue, redis_settin
     running = await run(redis_settings, "drain", "a2")
     assert running.out == "Worker a2 in pod serving-1 gets no more jobs; it still runs 1.\n"
     assert len(await commands(queue, "a2")) == 1
+
+
+async def test_a_worker_of_another_version_is_drained_too(
+    queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
+) -> None:
+    await beat(queue, "w1")
+    await connections.commands.hset(f"{PREFIX}worker:w1", "card", b"unreadable")
+    assert (await run(redis_settings, "drain", "w1")).status == 0
+    assert ["w1", "-", "draining", "0", "1", "-", "-"] in (await run(redis_settings, "ls")).rows

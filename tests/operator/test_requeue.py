@@ -139,3 +139,12 @@ async def test_the_end_of_a_failed_run_is_told(queue: PoolQueue, redis_settings:
     async with answering(queue, End(outcome=Outcome.FAILED)):
         assert (await run(redis_settings, "requeue-dead")).err.startswith(f"{id_of(1)}: failed\n")
     assert await dead(queue) == [id_of(1)]
+
+
+async def test_a_large_request_was_not_kept(queue: PoolQueue, redis_settings: RedisSettings) -> None:
+    await beat(queue)
+    await queue.admit(job(1, text="x" * 70_000))
+    await queue.dispatch()
+    await queue.release("w", id_of(1), 1, counts=True)
+    status, _, err = await run(redis_settings, "requeue-dead")
+    assert (status, err.splitlines()[0]) == (1, f"{id_of(1)}: was not kept: it is too large")

@@ -9,7 +9,7 @@ from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from tests.operator.command_line import run
-from tests.queue.kit import BEGINNING, BLOCK, FAILED, POOL, id_of, job, pass_time
+from tests.queue.kit import BEGINNING, BLOCK, FAILED, POOL, PREFIX, id_of, job, pass_time
 
 SECRET = "what nobody else may read"
 
@@ -138,3 +138,15 @@ async def test_without_redis_there_is_one_line(arguments: list[str]) -> None:
     assert (status, out) == (1, "")
     assert err.startswith("Redis at redis://127.0.0.1:1/0: Error")
     assert err.count("\n") == 1
+
+
+async def test_a_job_of_another_version(
+    queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
+) -> None:
+    await beat(queue, "w")
+    await queue.admit(job(1))
+    await connections.commands.set(f"{PREFIX}body:{id_of(1)}", b"unreadable")
+    result = await run(redis_settings, "show", id_of(1))
+    said = dict(row for row in result.rows if len(row) == 2)
+    assert said["state"] == "waiting"
+    assert said["request"].startswith("cannot be read")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from dllm_stack.messages import Cancel, Claim, Committed, Job, Place, Tier, encode
 from dllm_stack.queue import Dispatched
 from dllm_stack.queue.estimate import estimate, prompt_bytes
-from dllm_stack.queue.script import AGED_SHARE, BREAKER_CAP_S
+from dllm_stack.queue.script import AGED_SHARE, BLOCK_TOKENS, BREAKER_CAP_S, HOLDERS_AT_MOST
 from dllm_stack.settings import Bounds, QueueSettings, TenantSettings
 
 Told = tuple[str, str, int, Place, str]  # job, worker, attempt, place, and: block | outcome
@@ -31,6 +31,8 @@ class ModelJob:
     worker: str | None = None
     dispatched: int = 0  # counts dispatches
     cancelled: bool = False
+    begun: int = 0  # tokens there when the lease began
+    failed_on: str | None = None
 
     @property
     def place(self) -> Place:
@@ -41,9 +43,14 @@ class ModelJob:
         return estimate(self.job, prompt_bytes(self.job.prompt)).total
 
     @property
-    def used(self) -> int:
+    def made(self) -> int:
+        """Tokens of the lease: of the prompt and those committed."""
         prompt = estimate(self.job, prompt_bytes(self.job.prompt)).prompt
-        return prompt + len(self.token_ids) if self.token_ids else 0
+        return prompt + len(self.token_ids) - self.begun
+
+    @property
+    def charged(self) -> int:
+        return max(self.estimate, self.made)
 
     def expired(self, now: float) -> bool:
         timeout_s = self.job.timeout_s
@@ -53,7 +60,6 @@ class ModelJob:
 @dataclass
 class ModelWorker:
     slots: int = 0
-    draining: bool = False
     failures: int = 0
     trips: int = 0
     set_aside_until: float | None = None
@@ -98,6 +104,7 @@ class Model:
         self.now = 0.0
         self.jobs: dict[str, ModelJob] = {}  # open ones
         self.workers: dict[str, ModelWorker] = {}  # live ones
+        self.drained: set[str] = set()
         self.told: dict[str, list[Told]] = {gateway: [] for gateway in gateways}
         self.tally: Counter[str] = Counter()
         self.dead: list[str] = []
@@ -148,11 +155,12 @@ class Model:
             return False
         tier_has_room = self._fits(self.waiting(job.tier), size, self.settings.tiers.get(job.tier, Bounds()))
         if not tier_has_room or not self._fits(self.waiting(), size, self.settings):
-            lines = [self.waiting(Tier.FLEX)] if tier_has_room and job.tier is not Tier.FLEX else []
-            for line in [*lines, self._longest_line(job)]:
-                if (victims := self._making_room(job, size, line)) is not None:
-                    break
-            else:
+            victims = None
+            if tier_has_room and job.tier is not Tier.FLEX:
+                victims = self._making_room(job, size, self.waiting(Tier.FLEX)[::-1])
+            if victims is None:
+                victims = self._of_largest(job, size, in_pool=tier_has_room)
+            if victims is None:
                 return False
             for victim in victims:
                 self.end_by_queue(victim, "shed", "rejected")
@@ -181,15 +189,42 @@ class Model:
         held = sum(len(encode(other.job)) for other in waiting)
         return (jobs is None or len(waiting) < jobs) and (most_bytes is None or held + size <= most_bytes)
 
-    def _longest_line(self, job: Job) -> list[ModelJob]:
-        """What the tenant with the most jobs in this tier has more than this one."""
-        lines = [self.waiting(job.tier, tenant) for tenant in {j.job.tenant for j in self.waiting(job.tier)}]
-        longest = max(lines, key=lambda line: (len(line), line[0].job.tenant), default=[])
-        return longest[len(self.waiting(job.tier, job.tenant)) + 1 :]
+    def _of_largest(self, job: Job, size: int, *, in_pool: bool) -> list[ModelJob] | None:
+        """Jobs of the tenant that has most of what there is too much of, while it has more than this one's
+        would, those of the lowest tier first."""
+        scope = None if in_pool else job.tier
+        all_tiers = list(Tier)[::-1]
+        tiers = all_tiers[: all_tiers.index(job.tier) + 1] if in_pool else [job.tier]
+        most = [self.settings.max_waiting_jobs]
+        if not in_pool:
+            most.append(self.settings.tiers.get(job.tier, Bounds()).max_waiting_jobs or most[0])
+        by_jobs = len(self.waiting()) >= most[0] or (not in_pool and len(self.waiting(scope)) >= most[-1])
+
+        def cost(other: Job) -> int:
+            return 1 if by_jobs else len(encode(other))
+
+        def held(tenant: str) -> int:
+            return sum(cost(other.job) for other in self.waiting(scope, tenant))
+
+        tenants = {other.job.tenant for other in self.waiting(scope)}
+        mine = held(job.tenant) + (1 if by_jobs else size)
+        for tenant in sorted(tenants, key=lambda tenant: (held(tenant), tenant), reverse=True)[
+            :HOLDERS_AT_MOST
+        ]:
+            spare, line = held(tenant) - mine, []
+            for other in [other for tier in tiers for other in self.waiting(tier, tenant)[::-1]]:
+                if spare <= 0:
+                    break
+                if not other.token_ids:
+                    spare -= cost(other.job)
+                line.append(other)
+            if (victims := self._making_room(job, size, line)) is not None:
+                return victims
+        return None
 
     def _making_room(self, job: Job, size: int, line: list[ModelJob]) -> list[ModelJob] | None:
         victims: list[ModelJob] = []
-        for victim in reversed(line):
+        for victim in line:
             if victim.token_ids:
                 continue
             victims.append(victim)
@@ -214,6 +249,8 @@ class Model:
             d = next(expected)
             assert d.job_id == job.job.id
             assert self.free(d.worker) > 0
+            others = [worker for worker in self.workers if self.free(worker) > 0 and worker != job.failed_on]
+            assert d.worker in others or others == []
             assert d.committed == len(job.token_ids)
             self._start(job, d.worker)
             assert d.attempt == job.attempt
@@ -221,7 +258,7 @@ class Model:
 
     def free(self, worker: str) -> int:
         w = self.workers[worker]
-        slots = 0 if w.draining else w.slots
+        slots = 0 if worker in self.drained else w.slots
         if w.set_aside_until is not None:
             slots = 0 if self.now < w.set_aside_until else min(slots, 1)
         return slots - len(self.running(worker))
@@ -248,6 +285,7 @@ class Model:
         if job.token_ids:
             self.tally["continued"] += 1
         job.attempt, job.tries, job.worker = job.attempt + 1, job.tries + 1, worker
+        job.begun = len(job.token_ids)
         job.dispatched = self.dispatches
         committed = Committed(token_ids=list(job.token_ids), characters=job.characters)
         self.workers[worker].commands.append(Claim(job.job, job.attempt, committed))
@@ -271,18 +309,30 @@ class Model:
             self.start_anew()
 
     def end_lease(self, job: ModelJob, used: int) -> None:
+        self.charge(job, used - job.charged)
+
+    def charge(self, job: ModelJob, tokens: int) -> None:
         shares = self.shares[job.job.tier]
-        shares.charge(job.job.tenant, (used - job.estimate) / self.tenant(job.job).weight)
+        shares.charge(job.job.tenant, tokens / self.tenant(job.job).weight)
+
+    def commit(self, job: ModelJob, token_ids: list[int], characters: int) -> None:
+        before = job.charged
+        job.token_ids += token_ids
+        job.characters = characters
+        self.charge(job, job.charged - before)
 
     def finish(self, job: ModelJob, used: int) -> None:
-        self.end_lease(job, max(used, job.used))
+        self.end_lease(job, max(used - job.begun, job.made + BLOCK_TOKENS))
         self.forget(job)
 
     def give_back(self, job: ModelJob, *, counts: bool) -> str:
+        unseen = not counts and len(job.token_ids) == job.begun
+        self.end_lease(job, 0 if unseen else job.made + BLOCK_TOKENS)
         if job.cancelled:
-            self.finish(job, 0)
+            self.forget(job)
             return "cancelled"
-        self.end_lease(job, 0)
+        if counts:
+            job.failed_on = job.worker
         job.worker = None
         job.tries -= not counts
         if job.tries >= self.settings.max_attempts:
@@ -339,4 +389,6 @@ class Model:
     def worker_gone(self, worker: str, *, counts: bool) -> list[str]:
         fates = [self.give_back(job, counts=counts) for job in self.running(worker)]
         self.workers.pop(worker, None)
+        if not counts:
+            self.drained.discard(worker)
         return fates

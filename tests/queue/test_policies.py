@@ -7,7 +7,7 @@ import pytest
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Policy, QueueSettings, RouterSettings
-from tests.queue.kit import BEGINNING, DONE, POOL, beat, dispatch_one, id_of, job, pass_time
+from tests.queue.kit import BEGINNING, DONE, POOL, PREFIX, beat, dispatch_one, id_of, job, pass_time
 
 WORKERS = [f"w{n}" for n in range(5)]
 PROMPT = "Be brief. " * 1000
@@ -95,7 +95,41 @@ async def test_the_first_policy_narrows_the_choice_of_the_next(
     queue = await pool(connections, first, last, "least_tokens")
     of_session = await worker_of(queue, 0, ended=False, session="s")
     await beat(queue, of_session, slots=0)
-    of_prefix = await worker_of(queue, 1, ended=False, text=PROMPT)
+    of_prefix = await worker_of(queue, 1, text=PROMPT)
     await beat(queue, of_session, slots=100)
     chosen = await worker_of(queue, 2, session="s", text=PROMPT)
     assert chosen == (of_session if first == "session" else of_prefix)
+
+
+@pytest.mark.parametrize("policy", ["session", "prefix"])
+async def test_a_job_is_tried_again_somewhere_else(connections: Connections, policy: Policy) -> None:
+    queue = await pool(connections, policy)
+    await queue.admit(job(1, session="s", text=PROMPT))
+    first = await dispatch_one(queue)
+    await queue.release(first.worker, first.job_id, 1, counts=True)
+    second = await dispatch_one(queue)
+    assert second.worker != first.worker
+    for worker in set(WORKERS) - {second.worker}:
+        await queue.worker_leave(worker)
+    await queue.release(second.worker, second.job_id, 2, counts=True)
+    assert (await dispatch_one(queue)).worker == second.worker  # where else
+
+
+async def test_a_beginning_is_not_worth_waiting_for(connections: Connections) -> None:
+    queue = await pool(connections, "prefix", "least_tokens")
+    common = "Be brief. " * 110
+    used = {
+        await worker_of(queue, n, ended=False, text=f"{common} Question {n}?") for n in range(len(WORKERS))
+    }
+    assert used == set(WORKERS)
+
+
+async def test_thousands_of_free_workers(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    await beat(queue)
+    await queue.admit(job(1))
+    names = [f"w{n}" for n in range(10_000)]
+    await connections.commands.zadd(PREFIX + "free", dict.fromkeys(names, 1))
+    await connections.commands.zadd(PREFIX + "workers", dict.fromkeys(names, 10**13))
+    await connections.commands.zadd(PREFIX + "load", dict.fromkeys(["w", *names[:-1]], 5))
+    assert (await dispatch_one(queue)).worker == names[-1]

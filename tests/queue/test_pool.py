@@ -267,7 +267,7 @@ async def test_what_another_version_wrote_ends_its_job_and_no_other(
         await beat(queue, slots=2, acked=last, held=[id_of(2)])
     assert await ends(queue) == [(1, Outcome.FAILED, ErrorCode.WORKER_LOST)]
     [letter] = await queue.dead()
-    assert (letter.job_id, letter.job) == (id_of(1), None)
+    assert (letter.job_id, letter.kept, await queue.dead_job(id_of(1))) == (id_of(1), True, None)
 
     entry: Any = {"job": id_of(2), "worker": "w", "attempt": 1, "tokens": 0, "characters": 0}
     await connections.commands.xadd(PREFIX + "replies:g", entry | {"body": b"unreadable"})

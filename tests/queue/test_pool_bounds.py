@@ -277,3 +277,31 @@ async def test_many_ends_take_several_calls(connections: Connections) -> None:
         await queue.admit(job(number))
     await queue.gateway_leave("g")
     assert await keys_of_jobs(connections) == []
+
+
+async def test_nobody_can_fill_the_queue_from_a_lower_tier(queue: PoolQueue) -> None:
+    await beat(queue, slots=0)
+    for number in range(3):
+        assert await queue.admit(job(number, tenant="flood")) is None
+    assert await queue.admit(job(10, tenant="calm", tier=Tier.PRIORITY)) is None
+    assert [number for number, *_ in await ends(queue)] == [2]
+    await refused(queue, job(11, tenant="calm", tier=Tier.PRIORITY))  # it would have as many as the other
+
+
+async def test_a_higher_tier_makes_no_room(queue: PoolQueue) -> None:
+    await beat(queue, slots=0)
+    for number in range(3):
+        assert await queue.admit(job(number, tenant="flood", tier=Tier.PRIORITY)) is None
+    await refused(queue, job(10, tenant="calm"))
+
+
+async def test_nobody_can_fill_the_queue_by_bytes(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings(max_waiting_bytes=10_000))
+    await beat(queue, slots=0)
+    for number in range(3):
+        assert await queue.admit(job(number, tenant="flood", text="x" * 2900)) is None
+    for number in range(10, 14):
+        assert await queue.admit(job(number, tenant="small")) is None
+    assert await queue.admit(job(20, tenant="calm", text="x" * 2000)) is None
+    assert [number for number, *_ in await ends(queue)] == [2]
+    await refused(queue, job(21, tenant="calm", text="x" * 7000))  # it would have more than the other

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dllm_stack.messages import Cancel
 from dllm_stack.outcomes import ErrorCode, Outcome
-from dllm_stack.queue import START, PoolQueue, Reclaimed
+from dllm_stack.queue import START, PoolQueue, Reclaimed, script
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
@@ -78,7 +80,8 @@ async def test_a_job_that_costs_every_worker_fails_and_is_kept(
     assert await ends(queue) == [(1, Outcome.FAILED, ErrorCode.WORKER_LOST)]
     assert await keys_of_jobs(connections) == []
     [letter] = await queue.dead()
-    assert (letter.job, letter.reason, letter.attempts) == (job(1), "a worker gave it back", 2)
+    assert (letter.kept, letter.reason, letter.attempts) == (True, "a worker gave it back", 2)
+    assert await queue.dead_job(id_of(1)) == job(1)
     assert (await queue.depth()).dead_letters == 1
     assert await connections.commands.pttl(PREFIX + "dead") > 0
     assert await queue.forget_dead(id_of(1))
@@ -303,3 +306,55 @@ async def test_a_worker_that_succeeds_in_between_stays(queue: PoolQueue) -> None
         await queue.release("w", id_of(number), 1, counts=False)  # which says nothing about the worker
         await queue.cancel(id_of(number))
     assert [status.failures for status in await queue.workers()] == [0]
+
+
+async def test_a_dead_worker_with_many_jobs_takes_several_calls(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "AT_ONCE", 2)
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    await beat(queue, slots=3)
+    for number in range(3):
+        await queue.admit(job(number))
+    await queue.dispatch()
+    await queue.reclaim()
+    await kill(connections, "workers", "w")
+    first, second = await queue.reclaim(), await queue.reclaim()
+    assert (first.fates, first.more) == ({"w": ["requeued", "requeued"]}, True)
+    assert await connections.commands.exists(PREFIX + "worker:w") == 0
+    assert (second.fates, second.more) == ({"w": ["requeued"]}, False)
+    assert (await queue.depth()).waiting == 3
+
+
+async def test_a_drained_worker_stays_drained_when_it_misses_a_heartbeat(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.drain_worker("w")
+    await queue.reclaim()
+    await kill(connections, "workers", "w")
+    await queue.reclaim()
+    await beat(queue)
+    await queue.admit(job(1))
+    assert await queue.dispatch() == []
+    assert 0 < await connections.commands.pttl(PREFIX + "drained:w") <= 86_400_000
+
+
+async def test_a_dead_letter_of_a_day_ago_is_dropped(queue: PoolQueue, connections: Connections) -> None:
+    ms = round(await queue.now() * 1000)
+    for number, hours in ((1, 25), (2, 23)):
+        letter: Any = {"id": id_of(number), "tenant": "a", "reason": "r", "attempts": 1}
+        await connections.commands.xadd(PREFIX + "dead", letter, id=f"{ms - hours * 3_600_000}-0")
+    await queue.reclaim()
+    assert [letter.job_id for letter in await queue.dead()] == [id_of(2)]
+
+
+async def test_a_large_request_is_not_kept_when_it_dies(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings(max_attempts=1))
+    await beat(queue)
+    await queue.admit(job(1, text="x" * 70_000, tenant="a"))
+    await queue.dispatch()
+    await queue.release("w", id_of(1), 1, counts=True)
+    [letter] = await queue.dead()
+    assert (letter.job_id, letter.tenant, letter.kept) == (id_of(1), "a", False)
+    assert await queue.dead_job(id_of(1)) is None

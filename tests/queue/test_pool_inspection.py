@@ -6,11 +6,12 @@ import time
 
 from msgspec.structs import replace
 
-from dllm_stack.messages import Tier
+from dllm_stack.messages import Tier, WorkerCard
 from dllm_stack.queue import PoolQueue, TenantStatus
+from dllm_stack.queue.figures import UNREADABLE
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings
-from tests.queue.kit import BEGINNING, BLOCK, POOL, beat, id_of, job, pass_time
+from tests.queue.kit import BEGINNING, BLOCK, POOL, PREFIX, beat, id_of, job, pass_time
 
 
 async def test_open_jobs_are_listed(connections: Connections) -> None:
@@ -63,14 +64,41 @@ async def test_workers_are_listed(connections: Connections) -> None:
 
 async def test_tenants_are_listed(connections: Connections) -> None:
     queue = PoolQueue(connections, POOL, QueueSettings())
-    assert await queue.tenants() == []
+    assert await queue.tenants(9) == []
     await beat(queue, slots=1)
     await queue.admit(job(1, tenant="acme"))
     await queue.dispatch()
     await queue.admit(job(2, tenant="b:c"))
     await queue.admit(job(3, tenant="b:c", tier=Tier.FLEX))
-    [acme, other] = await queue.tenants()
+    [acme, other] = await queue.tenants(9)
     assert acme == TenantStatus("acme", waiting=0, waiting_bytes=0, running=1)
     assert other == TenantStatus(
         "b:c", waiting=2, waiting_bytes=(await queue.depth()).waiting_bytes, running=0
     )
+
+
+async def test_of_many_tenants_the_largest_are_listed(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    await beat(queue, slots=3)
+    for number, tenant in enumerate("aab"):
+        await queue.admit(job(number, tenant=tenant))
+    await queue.dispatch()
+    for number, tenant in enumerate("cdd", 10):
+        await queue.admit(job(number, tenant=tenant))
+    assert [(found.tenant, found.waiting, found.running) for found in await queue.tenants(1)] == [
+        ("a", 0, 2),
+        ("d", 2, 0),
+    ]
+
+
+async def test_what_another_version_wrote_is_marked(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, QueueSettings())
+    await beat(queue, slots=2)
+    await queue.admit(job(1))
+    await connections.commands.hset(PREFIX + "worker:w", "card", b"\x81\xa1x\x01")
+    await connections.commands.set(PREFIX + "body:" + id_of(1), b"\x81\xa1x\x01")
+    [status] = await queue.workers()
+    assert status.card == WorkerCard(id="w", pool=POOL, slots=2, state=UNREADABLE)
+    shown = await queue.show(id_of(1))
+    assert shown is not None
+    assert (shown[0].id, shown[1]) == (id_of(1), None)

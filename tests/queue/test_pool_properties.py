@@ -169,6 +169,7 @@ class QueueMachine(RuleBasedStateMachine):
         old, self.model.jobs = list(self.model.jobs.values()), {}
         self.model.start_anew()
         self.model.dead = []
+        self.model.drained.clear()
         for gateway in GATEWAYS:
             self.model.told[gateway] = []
         for worker, state in list(self.model.workers.items()):
@@ -283,8 +284,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         if place.tokens == held.place.tokens and not held.cancelled:
             self.model.tell(held, lease[0], held.attempt, place, "block")
-            held.token_ids += block.token_ids
-            held.characters = place.characters + len(block.text)
+            self.model.commit(held, block.token_ids, place.characters + len(block.text))
         assert committal.tokens == len(held.token_ids)
 
     def go_on_elsewhere(self, data: st.DataObject) -> None:
@@ -352,7 +352,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         if how == "drains":
             self.do(self.queue.drain_worker(worker))
-            self.model.workers[worker].draining = True
+            self.model.drained.add(worker)
             return
         if how == "dies":
             self.do(kill(self.connections, "workers", worker))
@@ -390,7 +390,7 @@ class QueueMachine(RuleBasedStateMachine):
             worker, state = status.card.id, self.model.workers[status.card.id]
             running = self.model.running(worker)
             assert (status.running, status.load) == (len(running), sum(job.estimate for job in running))
-            assert (status.failures, status.draining) == (state.failures, state.draining)
+            assert (status.failures, status.draining) == (state.failures, worker in self.model.drained)
             assert (status.set_aside_until is None) == (state.set_aside_until is None)
             if state.commands:
                 # A dead gateway's jobs are cancelled in any order.

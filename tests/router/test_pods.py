@@ -160,6 +160,16 @@ async def test_a_worker_that_comes_after_the_mark_gets_none_either(
         await eventually(lambda: is_drained(queue, "w0"))
 
 
+async def test_a_worker_of_another_version_disturbs_no_other(
+    api: FakeKubeApi, queue: PoolQueue, connections: Connections
+) -> None:
+    await start(api, queue, "w0", "w1")
+    await connections.commands.hset(f"dllm:{{{POOL}}}:worker:w1", "card", b"unreadable")
+    async with watching(api, queue):
+        await api.mark_for_deletion("w0")
+        await eventually(lambda: is_drained(queue, "w0"))
+
+
 async def test_the_next_pod_of_that_name_gets_jobs(api: FakeKubeApi, queue: PoolQueue) -> None:
     await api.add("w0", app="worker")
     async with watching(api, queue):

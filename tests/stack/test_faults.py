@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -53,6 +53,13 @@ async def ask(http: aiohttp.ClientSession, url: str, model: str, number: int) ->
     return Ended("answered" if last == "data: [DONE]" else "cut", content)
 
 
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    """Has the patience for an engine that loads again on a busy machine."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=400)) as http:
+        yield http
+
+
 @pytest.fixture(scope="module")
 def undisturbed() -> dict[int, str]:
     """The answer to each request, once it is known."""
@@ -67,7 +74,7 @@ def victim(stack: LocalStack, name: str) -> psutil.Process:
     return stack.engine() if name == "engine" else stack.service(name)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["router", "worker", "engine", "valkey"])
 async def test_each_request_is_answered_though_a_process_is_killed(
     stack: LocalStack,

@@ -45,6 +45,9 @@ answer = {
     "parsed": parsed,
     "algorithms": sorted(algo_name_to_cls),
     "architectures": architectures,
+    "separate_context": [
+        name for name, each in algo_name_to_cls.items() if each.requires_separate_context_encoding
+    ],
 }
 json.dump(answer, sys.stdout, default=str)
 """

@@ -179,6 +179,8 @@ def test_our_list_of_architectures_is_sglangs(sglang: Any) -> None:
         assert stock["mask_id"] == known.mask_id
         assert stock.get("block_size", known.block_size) == known.block_size
         assert stock.get("algorithm", "LowConfidence") in known.algorithms
+        separate = {each for each in known.algorithms if each in sglang["separate_context"]}
+        assert separate == (known.algorithms if known.blocks_follow_prompt else set())
 
 
 def test_parameters_of_the_algorithm_go_into_a_file(tmp_path: Path) -> None:
@@ -223,6 +225,18 @@ def test_a_block_size_among_the_parameters_outranks_the_checkpoints() -> None:
     )
     assert built.block_size == 16
     assert built.values["--stream-interval"] == "16"
+
+
+@pytest.mark.parametrize("algorithm", [[], ["--dllm-algorithm", "JointThreshold"]])
+@pytest.mark.parametrize(("parameters", "size"), [("block_size: 16", 16), ("threshold: 0.9", 32), ("", 32)])
+def test_a_block_size_in_the_users_file_is_the_engines(
+    tmp_path: Path, algorithm: list[str], parameters: str, size: int
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(parameters)
+    built = build("llada2.0-mini", "h200-8x", engine_args=[*algorithm, f"--dllm-algorithm-config={path}"])
+    assert built.block_size == size
+    assert built.values["--stream-interval"] == str(size)
 
 
 @pytest.mark.parametrize(

@@ -285,17 +285,21 @@ async def live(case: Case, history: list[tuple[str, int]], block_sizes: list[int
         claim = Claim(job, redis.attempt, committed)
         queue.remember()
         block_size = block_sizes[workers % len(block_sizes)]
-        runner = Runner(
-            worker,
-            cast(PoolQueue, queue),
-            cast(Engine, FakeEngine(case, block_size, longest)),
-            cast(Renderer, case.renderer),
-            METRICS,
-            block_size,
-            stall_s=60,
-        )
+        run = Run(runner_of(worker, queue, case, block_size, longest), claim)
         with suppress(Died):
-            await Run(runner, claim).execute()
+            await run.execute()
+
+
+def runner_of(worker: str, queue: FakeQueue, case: Case, block_size: int, longest: int) -> Runner:
+    return Runner(
+        worker,
+        cast(PoolQueue, queue),
+        cast(Engine, FakeEngine(case, block_size, longest)),
+        cast(Renderer, case.renderer),
+        METRICS,
+        block_size,
+        stall_s=60,
+    )
 
 
 METRICS = WorkerMetrics(CollectorRegistry(), "tiny")
@@ -328,3 +332,14 @@ def test_the_client_gets_the_answer_of_the_undisturbed_run(
     assert output(ticket)[:2] == (token_ids, text)
     assert (end.outcome, end.finish_reason, end.matched_stop) == (Outcome.COMPLETED, reason, matched)
     assert (end.prompt_tokens, end.completion_tokens) == (len(case.prompt), len(token_ids))
+
+
+async def test_a_run_that_lacks_what_redis_has_lost_gives_its_job_back() -> None:
+    """A worker may hold the same attempt twice, if Redis was set back to before it got it."""
+    case = Case(FakeRenderer([b"a", b"b", b"c", b"d"]), [1], [1, 2, 3, 4], Decoding(max_tokens=4))
+    job = Job(id=JOB_ID, pool="tiny", gateway="g", prompt=TokenPrompt(case.prompt), decoding=case.decoding)
+    queue = FakeQueue([])
+    queue.redis = Redis(answer=[1], characters=1, attempt=2, worker="w")
+    claim = Claim(job, 2, Committed(token_ids=[1, 2], characters=2))
+    assert await Run(runner_of("w", queue, case, 1, 60), claim).execute() == "cancelled"
+    assert (queue.redis.answer, queue.redis.worker, queue.redis.stream) == ([1], None, [])

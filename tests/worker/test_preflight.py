@@ -146,6 +146,23 @@ def test_an_algorithms_file_that_is_not_there(tmp_path: Path) -> None:
     assert reasons("llada2.0-mini", "h100-8x", engine_args=engine_args) == []
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("threshold: [", "cannot be read"),
+        ("\0", "cannot be read"),
+        ("- threshold", "holds no parameters"),
+        ("block_size: many", "has the block_size 'many'"),
+        ("block_size: 0", "has the block_size 0"),
+    ],
+)
+def test_an_algorithms_file_that_is_none(tmp_path: Path, content: str, reason: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(content)
+    (given,) = reasons("llada2.0-mini", "h100-8x", engine_args=["--dllm-algorithm-config", str(path)])
+    assert given.startswith(f"--dllm-algorithm-config {path} {reason}")
+
+
 @pytest.mark.parametrize("template", [None, ""])
 def test_no_chat_template(tmp_path: Path, template: str | None) -> None:
     folder = checkpoints.write(tmp_path / "model", checkpoints.LLADA2_MINI, chat_template=template)

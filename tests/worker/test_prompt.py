@@ -230,3 +230,13 @@ def test_an_engine_goes_on_where_a_block_has_ended(
     prompt: int, committed: int, room: int, block_size: int, kept: int
 ) -> None:
     assert whole_blocks(prompt, committed, room, LIMITS, block_size) == kept
+
+
+@pytest.mark.parametrize(
+    ("prompt", "committed", "room", "kept"),
+    [(40, 0, 100, 0), (40, 31, 100, 0), (40, 32, 100, 32), (40, 70, 100, 64), (40, 64, 64, 32)],
+)
+def test_blocks_that_are_counted_from_the_prompts_end(
+    prompt: int, committed: int, room: int, kept: int
+) -> None:
+    assert whole_blocks(prompt, committed, room, LIMITS, 32, first=prompt) == kept

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models
 
 from worker.text import Detokenizer, TextGate
 
@@ -62,11 +64,38 @@ def test_bytes_that_are_no_text_come_out_as_in_the_whole_answer(chunks: list[byt
     assert "".join(pieces(texts, stop=[])) == texts[-1]
 
 
-def test_bytes_that_cannot_become_a_character_any_more_are_released() -> None:
+def test_bytes_that_are_no_character_are_held_back_until_something_else_follows() -> None:
     gate = TextGate()
     assert gate.push("a" + 2 * UNDECODED) == "a"
-    assert gate.push("a" + 5 * UNDECODED) == 2 * UNDECODED
-    assert gate.push("a" + 5 * UNDECODED + "b") == 3 * UNDECODED + "b"
+    assert gate.push("a" + 5 * UNDECODED) == ""
+    assert gate.push("a" + 5 * UNDECODED + "b") == 5 * UNDECODED + "b"
+
+
+def byte_fallback() -> Tokenizer:
+    """As Llama's and Gemma's: what has no token of its own is bytes, and a run of them is decoded whole."""
+    vocabulary = {f"<0x{byte:02X}>": byte for byte in range(256)}
+    for word in ("<unk>", "\u2581", "\u2581a", "b"):
+        vocabulary[word] = len(vocabulary)
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], byte_fallback=True, unk_token="<unk>"))
+    replace = decoders.Replace("\u2581", " ")
+    tokenizer.decoder = decoders.Sequence([replace, decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer
+
+
+BYTE_FALLBACK = byte_fallback()
+
+
+@given(cut_text(st.sampled_from("aé中🙂")))
+@example(("🙂你好中文", [bytes([byte]) for byte in "🙂你好中文".encode()]))
+@example(("你好中文字", ["你好中文字".encode()[:8], "你好中文字".encode()[8:]]))
+def test_a_run_of_bytes_is_sent_once_and_as_text(cut: tuple[str, list[bytes]]) -> None:
+    text, chunks = cut
+    detokenizer = Detokenizer(BYTE_FALLBACK.decode, BYTE_FALLBACK.encode("b").ids)
+    texts = [""]
+    for chunk in chunks:
+        detokenizer.add(list(chunk))
+        texts.append(detokenizer.text)
+    assert "".join(pieces(texts, stop=[])) == text
 
 
 @given(cut_text(st.sampled_from("ab中")), st.lists(st.text(st.sampled_from("ab中"), max_size=4), max_size=3))
@@ -119,15 +148,16 @@ def test_the_text_of_chunks_is_the_text_of_the_whole(chunks: list[list[int]]) ->
         assert detokenizer.text == bytes_of([65, *token_ids])[1:]
 
 
-def test_tokens_are_decoded_about_twice() -> None:
+@pytest.mark.parametrize("token_id", [66, 0], ids=["shown", "not shown"])
+def test_tokens_are_decoded_about_twice(token_id: int) -> None:
     decoded = 0
 
     def decode(token_ids: list[int]) -> str:
         nonlocal decoded
         decoded += len(token_ids)
-        return bytes_of(token_ids)
+        return bytes_of([each for each in token_ids if each != 0])
 
     detokenizer = Detokenizer(decode, [65])
     for _ in range(100):
-        detokenizer.add([66] * 32)
+        detokenizer.add([token_id] * 32)
     assert decoded < 3.1 * 3200

@@ -82,6 +82,11 @@ def test_another_answer_than_the_one_begun_is_refused(
         transcript(committed="abcd", kept=2).read(next_ids, finish)
 
 
+def test_a_shorter_answer_is_refused_even_if_its_text_was_not_sent() -> None:
+    with pytest.raises(Diverged, match="shorter"):
+        transcript(committed="abcd", sent=2, kept=2).read(ids("c"), LENGTH)
+
+
 def test_another_text_than_the_one_begun_is_refused() -> None:
     with pytest.raises(Diverged, match="shorter"):
         transcript(committed="ab", sent=5, kept=2).read(ids("c"), LENGTH)

@@ -12,6 +12,9 @@ class BlockDiffusion(NamedTuple):
     block_size: int
     mask_id: int  # negative: this architecture decodes without a mask
     algorithms: frozenset[str]
+    # Its blocks are counted from the prompt's end, not from its first token: the algorithm has SGLang's
+    # `requires_separate_context_encoding`.
+    blocks_follow_prompt: bool = False
 
 
 _MASKED = frozenset({"LowConfidence", "JointThreshold", "JointThresholdInDel"})
@@ -20,7 +23,9 @@ BLOCK_DIFFUSION: dict[str, BlockDiffusion] = {
     "LLaDA2MoeModelLM": BlockDiffusion(32, 156895, _MASKED),
     "SDARForCausalLM": BlockDiffusion(4, 151669, _MASKED),
     "SDARMoeForCausalLM": BlockDiffusion(4, 151669, _MASKED),
-    "DiffusionGemmaForBlockDiffusion": BlockDiffusion(256, -1, frozenset({"Gemma4Renoise"})),
+    "DiffusionGemmaForBlockDiffusion": BlockDiffusion(
+        256, -1, frozenset({"Gemma4Renoise"}), blocks_follow_prompt=True
+    ),
 }
 
 # Their config.json names a class that the checkpoint itself carries (`auto_map`).

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -93,12 +94,13 @@ def build(
 
     Raises:
         KeyError: the profile has no entry for the model.
-        ValueError: engine_args cannot be read. `preflight.check` refuses both with a sentence.
+        ValueError: engine_args, or a file that they name, cannot be read. `preflight.check` refuses both
+            with a sentence.
     """
     engine = profile.models[model.name]
     # An algorithm in engine_args replaces the model file's, whose parameters are not meant for it.
     dllm = None if "--dllm-algorithm" in arguments.last_values(engine_args) else model.dllm
-    block_size = _block_size(dllm, facts)
+    committed = block_size(dllm, facts, [*engine.args, *engine_args])
     files: dict[Path, str] = {}
     argv = [sys.executable, *_PROGRAM]
     argv += ["--model-path", location, "--served-model-name", model.name]
@@ -118,10 +120,10 @@ def build(
             argv += ["--dllm-algorithm-config", str(path)]
     if facts.is_dllm:
         argv += ["--attention-backend", profile.dllm_attention_backend, *_DLLM_GRAPHS[profile.vendor]]
-        argv += ["--stream-interval", str(_stream_interval(block_size, sglang_version))]
+        argv += ["--stream-interval", str(_stream_interval(committed, sglang_version))]
     argv += [*engine.args, *engine_args]
     env = _ENVIRONMENT | (cpu.engine_environment() if profile.vendor == "cpu" else {})
-    return EngineCommand(argv, env, files, block_size)
+    return EngineCommand(argv, env, files, committed)
 
 
 def _sizes(engine: Engine) -> list[str]:
@@ -132,10 +134,36 @@ def _sizes(engine: Engine) -> list[str]:
     ]
 
 
-def _block_size(dllm: Dllm | None, facts: Facts) -> int:
-    """SGLang lets a block_size among the algorithm's parameters outrank the checkpoint's."""
-    chosen = dllm.config.get("block_size") if dllm else None
-    return int(chosen or facts.block_size or 1)
+def block_size(dllm: Dllm | None, facts: Facts, args: Sequence[str] = ()) -> int:
+    """Tokens that the engine commits at a time; 1 for an autoregressive model.
+
+    SGLang lets a block_size among the algorithm's parameters outrank the checkpoint's.
+
+    Args:
+        args: the profile's and the user's engine arguments; a file of parameters among them replaces the
+            model file's.
+
+    Raises:
+        ValueError: a sentence: that file cannot be read.
+    """
+    path = arguments.last_values(args).get("--dllm-algorithm-config")
+    parameters = _parameters(Path(path)) if path else dllm.config if dllm else {}
+    return int(parameters.get("block_size") or facts.block_size or 1)
+
+
+def _parameters(path: Path) -> dict[str, Any]:
+    try:
+        parameters = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist: give the path of a YAML file.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(parameters, dict):
+        raise ValueError(f"{path} holds no parameters: it must be a mapping.")
+    size = parameters.get("block_size")
+    if size is not None and (type(size) is not int or size < 1):
+        raise ValueError(f"{path} has the block_size {size!r}: it must be a number of tokens, 1 or more.")
+    return parameters
 
 
 def _stream_interval(block_size: int, sglang_version: str) -> int:

@@ -54,6 +54,8 @@ def check(
         reasons.append(_no_entry(model, profile, facts))
     elif unreadable := [*_unreadable(profile.models[model.name].args), *_unreadable(engine_args)]:
         reasons += unreadable
+    elif wrong := [*_parameters([*profile.models[model.name].args, *engine_args], facts)]:
+        reasons += wrong
     else:
         planned = command.build(
             model,
@@ -67,9 +69,6 @@ def check(
         )
         values = planned.values
         reasons += decoding(facts, values.get("--dllm-algorithm"), values.get("--attention-backend"))
-        config = values.get("--dllm-algorithm-config")
-        if config and Path(config) not in planned.files and not Path(config).is_file():
-            reasons.append(f"--dllm-algorithm-config {config} does not exist: give the path of a YAML file.")
         reasons += _sizes(values, facts, profile, hardware)
     if reasons:
         raise Refused(reasons)
@@ -172,6 +171,14 @@ def _unreadable(engine_args: Sequence[str]) -> Iterator[str]:
             yield f"Engine argument {name} is the worker's own: {arguments.RESERVED[name]}."
         elif name in arguments.CHECKED and not value and name != "--dllm-algorithm":
             yield f"Engine argument {name} has no value: add one."
+
+
+def _parameters(args: Sequence[str], facts: Facts) -> Iterator[str]:
+    """Why the file of the algorithm's parameters, if there is one among the arguments, is none."""
+    try:
+        command.block_size(None, facts, args)
+    except ValueError as error:
+        yield f"--dllm-algorithm-config {error}"
 
 
 def _sizes(values: dict[str, str], facts: Facts, profile: Profile, hardware: Hardware) -> Iterator[str]:

@@ -21,8 +21,13 @@ local function waiting_in(key)
   return redis.call('ZCARD', P .. key)
 end
 
-local function bytes_of(field)
-  return tonumber(redis.call('HGET', P .. 'waiting_bytes', field) or 0)
+local function bytes_of(scope)
+  return tonumber(redis.call('HGET', P .. 'waiting_bytes', scope) or 0)
+end
+
+-- What a tenant has waiting in the pool or in a tier, in jobs | bytes.
+local function held(scope, measure)
+  return tonumber(redis.call('ZSCORE', P .. 'held:' .. scope .. ':' .. measure, tenant) or 0)
 end
 
 local waiting = waiting_in('waiting:priority') + waiting_in('waiting:default') + waiting_in('waiting:flex')
@@ -38,52 +43,84 @@ local function full(where, jobs, more_jobs)
   return {'full', where, more_jobs > 0 and 'jobs' or 'bytes', jobs, interval}
 end
 
--- The newest jobs of a line that are to go so that there is room, at most so many and none whose answer has
--- begun; nil when that would not do.
-local function newest_of(line, at_most, more_jobs, more_bytes)
+local looked = 0
+
+-- The newest jobs of these lines that are to go so that there is room, as far as their tenant holds something
+-- to `spare`, and none whose answer has begun; nil when that would not do.
+local function newest_of(lines, spare, measure, more_jobs, more_bytes)
   local victims = {}
-  local last = math.min(at_most, SHED_AT_MOST) - 1
-  for _, victim_id in ipairs(redis.call('ZRANGE', P .. line, 0, last, 'REV')) do
-    local victim = job_of(victim_id)
-    if tonumber(victim.tokens) == 0 then
-      victims[#victims + 1] = victim
-      more_jobs, more_bytes = more_jobs - 1, more_bytes - victim.bytes
-      if more_jobs <= 0 and more_bytes <= 0 then
-        return victims
+  for _, line in ipairs(lines) do
+    for _, victim_id in ipairs(redis.call('ZRANGE', P .. line, 0, SHED_AT_MOST - looked - 1, 'REV')) do
+      looked = looked + 1
+      local victim = job_of(victim_id)
+      if spare <= 0 then
+        return nil
       end
+      if tonumber(victim.tokens) == 0 then
+        victims[#victims + 1] = victim
+        more_jobs, more_bytes = more_jobs - 1, more_bytes - victim.bytes
+        spare = spare - (measure == 'jobs' and 1 or victim.bytes)
+        if more_jobs <= 0 and more_bytes <= 0 then
+          return victims
+        end
+      end
+    end
+    if looked >= SHED_AT_MOST then
+      return nil
     end
   end
 end
 
--- Those of the tenant with the most jobs in this tier, as far as it has more than this one: nobody can fill
--- the queue for the others.
-local function of_longest_line(more_jobs, more_bytes)
-  local longest = redis.call('ZRANGE', P .. 'lines:' .. tier, 0, 0, 'REV', 'WITHSCORES')
-  local more_than_mine = longest[1] and longest[2] - waiting_in('line:' .. tier .. ':' .. tenant) - 1 or 0
-  if more_than_mine > 0 then
-    return newest_of('line:' .. tier .. ':' .. longest[1], more_than_mine, more_jobs, more_bytes)
+-- Those of whoever holds most of what there is too much of, in this tier and those below, as long as it holds
+-- more than this tenant would: nobody can fill the queue for the others.
+local function of_largest(scope, lower_tiers, more_jobs, more_bytes)
+  local measure = more_jobs > 0 and 'jobs' or 'bytes'
+  local mine = held(scope, measure) + (measure == 'jobs' and 1 or size)
+  local key = P .. 'held:' .. scope .. ':' .. measure
+  local largest = redis.call('ZRANGE', key, 0, HOLDERS_AT_MOST - 1, 'REV', 'WITHSCORES')
+  for i = 1, #largest, 2 do
+    local lines = {}
+    for j, each in ipairs(lower_tiers) do
+      lines[j] = 'line:' .. each .. ':' .. largest[i]
+    end
+    local victims = newest_of(lines, largest[i + 1] - mine, measure, more_jobs, more_bytes)
+    if victims or looked >= SHED_AT_MOST then
+      return victims
+    end
+  end
+end
+
+-- This tier and those below it, the lowest first.
+local function up_to_this_tier()
+  local found = {}
+  for i = #TIERS, 1, -1 do
+    found[#found + 1] = TIERS[i]
+    if TIERS[i] == tier then
+      return found
+    end
   end
 end
 
 if attempts == 0 then
-  local in_tier, in_tenant = waiting_in('waiting:' .. tier), 0
-  for _, each in ipairs(TIERS) do
-    in_tenant = in_tenant + waiting_in('line:' .. each .. ':' .. tenant)
-  end
-  local jobs, bytes = excess(in_tenant, bytes_of('tenant:' .. tenant), tonumber(ARGV[18]), tonumber(ARGV[19]))
+  local in_tier, in_tenant = waiting_in('waiting:' .. tier), held('pool', 'jobs')
+  local jobs, bytes = excess(in_tenant, held('pool', 'bytes'), tonumber(ARGV[18]), tonumber(ARGV[19]))
   if jobs + bytes > 0 then
     return full('tenant', in_tenant, jobs)
   end
-  local tier_jobs, tier_bytes =
-    excess(in_tier, bytes_of('tier:' .. tier), tonumber(ARGV[16]), tonumber(ARGV[17]))
+  local tier_jobs, tier_bytes = excess(in_tier, bytes_of(tier), tonumber(ARGV[16]), tonumber(ARGV[17]))
   local pool_jobs, pool_bytes = excess(waiting, bytes_of('pool'), MAX_WAITING_JOBS, MAX_WAITING_BYTES)
   local tier_is_full = tier_jobs + tier_bytes > 0
   if tier_is_full or pool_jobs + pool_bytes > 0 then
     local victims
-    if not tier_is_full and tier ~= 'flex' then
-      victims = newest_of('waiting:flex', SHED_AT_MOST, pool_jobs, pool_bytes)
+    if tier_is_full then
+      victims = of_largest(tier, {tier}, math.max(tier_jobs, pool_jobs), math.max(tier_bytes, pool_bytes))
+    else
+      if tier ~= 'flex' then
+        victims = newest_of({'waiting:flex'}, math.huge, 'jobs', pool_jobs, pool_bytes)
+        looked = 0
+      end
+      victims = victims or of_largest('pool', up_to_this_tier(), pool_jobs, pool_bytes)
     end
-    victims = victims or of_longest_line(math.max(tier_jobs, pool_jobs), math.max(tier_bytes, pool_bytes))
     if not victims then
       return tier_is_full and full('tier', in_tier, tier_jobs) or full('pool', waiting, pool_jobs)
     end

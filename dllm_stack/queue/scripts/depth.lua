@@ -12,7 +12,7 @@ for i, tier in ipairs(TIERS) do
   local oldest = redis.call('ZRANGE', P .. 'waiting:' .. tier, 0, 0, 'WITHSCORES')[2]
   tiers[i] = {
     redis.call('ZCARD', P .. 'waiting:' .. tier),
-    tonumber(redis.call('HGET', P .. 'waiting_bytes', 'tier:' .. tier) or 0),
+    tonumber(redis.call('HGET', P .. 'waiting_bytes', tier) or 0),
     oldest and math.max(0, NOW - math.floor(oldest / 1000)) or 0,
   }
 end

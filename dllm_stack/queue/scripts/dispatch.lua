@@ -3,6 +3,8 @@
 -- fair between the tenants of a tier; first come, first served within a tenant.
 -- Returns {{id, tier, worker, attempt, ms waited, tokens committed}, ...}
 
+local UNPACK_AT_MOST = 1000 -- values that Lua's stack takes at once, and more
+
 -- Live workers with a free slot.
 local function read_candidates()
   local found = redis.call('ZRANGE', P .. 'free', 0, -1, 'WITHSCORES')
@@ -10,16 +12,17 @@ local function read_candidates()
   for i = 1, #found, 2 do
     names[#names + 1] = found[i]
   end
-  if not names[1] then
-    return candidates
-  end
-  local dies_at = redis.call('ZMSCORE', P .. 'workers', unpack(names))
-  local load = redis.call('ZMSCORE', P .. 'load', unpack(names))
-  for i, name in ipairs(names) do
-    if dies_at[i] and tonumber(dies_at[i]) > NOW then
-      candidates[#candidates + 1] = {
-        name = name, free = tonumber(found[2 * i]), load = tonumber(load[i] or 0),
-      }
+  for first = 1, #names, UNPACK_AT_MOST do
+    local last = math.min(first + UNPACK_AT_MOST - 1, #names)
+    local dies_at = redis.call('ZMSCORE', P .. 'workers', unpack(names, first, last))
+    local load = redis.call('ZMSCORE', P .. 'load', unpack(names, first, last))
+    for i = first, last do
+      local until_ms = dies_at[i - first + 1]
+      if until_ms and tonumber(until_ms) > NOW then
+        candidates[#candidates + 1] = {
+          name = names[i], free = tonumber(found[2 * i]), load = tonumber(load[i - first + 1] or 0),
+        }
+      end
     end
   end
   return candidates
@@ -59,7 +62,19 @@ local function next_job(turn)
   end
 end
 
+-- A job is not tried again where it has just failed, as long as there is another place.
+local function without_failed(job, candidates)
+  local others = {}
+  for _, candidate in ipairs(job.failed_on and candidates or {}) do
+    if candidate.name ~= job.failed_on then
+      others[#others + 1] = candidate
+    end
+  end
+  return others[1] and others or candidates
+end
+
 local function pick(job, candidates)
+  candidates = without_failed(job, candidates)
   for _, policy in ipairs(POLICIES) do
     if #candidates == 1 then
       break
@@ -86,7 +101,7 @@ local function run(job, worker)
   local attempt = job.attempt + 1
   dequeue(job)
   redis.call('HSET', job_key(job.id), 'state', 'running', 'worker', worker, 'attempt', attempt,
-    'tries', job.tries + 1)
+    'tries', job.tries + 1, 'begun', job.tokens)
   local claim = {'kind', 'claim', 'attempt', attempt, 'body', redis.call('GET', P .. 'body:' .. job.id)}
   if job.tokens ~= '0' then
     claim[#claim + 1] = 'answer'

@@ -22,7 +22,7 @@ end
 if not job.cancelled then
   send(job.gateway, id, worker, job.attempt, ARGV[4], ARGV[5], ARGV[6])
 end
-end_lease(job, math.max(tonumber(ARGV[7]), used_until_now(job)))
+end_lease(job, math.max(ARGV[7] - job.begun, used_until_now(job)))
 forget(job)
 
 -- The time between two ends says how fast the queue drains, if somebody waits at both.

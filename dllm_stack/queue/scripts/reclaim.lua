@@ -22,10 +22,15 @@ local left = AT_ONCE
 local workers = {}
 for _, worker in ipairs(redis.call('ZRANGE', P .. 'workers', '-inf', NOW, 'BYSCORE')) do
   local fate = {worker}
-  for _, id in ipairs(redis.call('HKEYS', P .. 'running:' .. worker)) do
-    fate[#fate + 1] = give_back(job_of(id), 'its worker died')
+  for _, id in ipairs(left > 0 and redis.call('HKEYS', P .. 'running:' .. worker) or {}) do
+    if left > 0 then
+      fate[#fate + 1] = give_back(job_of(id), 'its worker died')
+      left = left - 1
+    end
   end
-  drop_worker(worker)
+  if redis.call('EXISTS', P .. 'running:' .. worker) == 0 then
+    drop_worker(worker)
+  end
   workers[#workers + 1] = fate
 end
 
@@ -59,6 +64,7 @@ if redis.call('EXISTS', P .. 'last_worker') == 0 then
   end
 end
 
+forget_old_dead()
 wake_router()
 local tallied = redis.call('HGETALL', P .. 'tally')
 redis.call('DEL', P .. 'tally')

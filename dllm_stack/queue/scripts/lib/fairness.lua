@@ -46,6 +46,11 @@ local function charge(job, tokens)
   end
 end
 
+-- What the tenant of a running job has been charged for this lease with so many tokens of the answer there.
+local function charged(job, tokens)
+  return math.max(job.estimate, job.prompt + tokens - job.begun)
+end
+
 -- A pool with nothing to share starts anew.
 local function forget_shares_when_idle()
   if not anything_waits() and redis.call('EXISTS', P .. 'running') == 0 then

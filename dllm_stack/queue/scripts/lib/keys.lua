@@ -7,7 +7,8 @@
 --                              and estimate (tokens: of the prompt, and with the answer), bytes, order,
 --                              deadline (0: none), session and prefixes (hashes, may be empty),
 --                              state (waiting | running), attempt, tries, tokens and characters (committed),
---                              worker (while it runs), cancelled (once nobody waits for it)
+--                              worker and begun (while it runs; tokens that it began with), failed_on (the
+--                              worker), cancelled (once nobody waits for it)
 --   body:<id>          string  the job itself. Apart from the hash, which stays small and so is kept packed
 --   answer:<id>        string  the token ids committed, each 4 bytes, little-endian
 --   deadlines          zset    id -> time at which it expires
@@ -15,20 +16,21 @@
 -- The order of those that wait
 --   waiting:<t>        zset    id -> order: the time of admission, kept when a job comes back
 --   line:<t>:<n>       zset    the same of one tenant: who is next among its own
---   lines:<t>          zset    tenant -> how many that are
+--   held:<s>:<m>       zset    tenant -> what it has waiting; s: pool | <t>, m: jobs | bytes
 --   ready:<t>          zset    tenant -> virtual time of its next start, in tokens by weight; of those that
 --                              have jobs waiting here and may run one more
 --   tags:<t>           zset    the same of the others that are ahead: going and coming is no gain
 --   fair               hash    <t>: the tier's virtual time; turn: jobs dispatched so far
---   waiting_bytes      hash    pool, tier:<t>, tenant:<n>: bytes of the bodies
+--   waiting_bytes      hash    pool, <t>: bytes of the bodies
 --   wake               list    at most one element; routers sleep on it
 --   drain              hash    at, interval: time of the last end if somebody waited then, smoothed time
 --                              between two ends
 --
 -- Workers
 --   workers            zset    worker -> time at which it counts as dead
---   worker:<w>         hash    card, slots, draining (by order), failures (in a row), trips (how often it was
---                              set aside since it last completed a job)
+--   worker:<w>         hash    card, slots, failures (in a row), trips (how often it was set aside since it
+--                              last completed a job)
+--   drained:<w>        string  there when it gets no more jobs, by order; it outlives a lost heartbeat
 --   running:<w>        hash    id -> id of the claim in commands:<w>: the leases, and the busy slots
 --   running            hash    tenant -> its leases
 --   free               zset    worker -> free slots, of those that have any
@@ -47,7 +49,7 @@
 -- What is left behind
 --   watched            string  time of the last look for dead workers and gateways
 --   tally              hash    what happened since a router last asked: reason -> jobs
---   dead               stream  jobs that lost all their workers: id, body, reason, attempts
+--   dead               stream  jobs that lost all their workers: id, tenant, reason, attempts, body (if not large)
 
 local P = KEYS[1]
 local TIME = redis.call('TIME')

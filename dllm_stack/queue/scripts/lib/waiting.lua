@@ -10,10 +10,16 @@ local function wake_router()
   end
 end
 
-local function count_bytes(job, sign)
-  for _, field in ipairs({'pool', 'tier:' .. job.tier, 'tenant:' .. job.tenant}) do
-    if redis.call('HINCRBY', P .. 'waiting_bytes', field, sign * job.bytes) == 0 then
-      redis.call('HDEL', P .. 'waiting_bytes', field)
+local function count(job, sign)
+  for _, scope in ipairs({'pool', job.tier}) do
+    if redis.call('HINCRBY', P .. 'waiting_bytes', scope, sign * job.bytes) == 0 then
+      redis.call('HDEL', P .. 'waiting_bytes', scope)
+    end
+    for measure, amount in pairs({jobs = 1, bytes = job.bytes}) do
+      local held = P .. 'held:' .. scope .. ':' .. measure
+      if redis.call('ZINCRBY', held, sign * amount, job.tenant) == '0' then
+        redis.call('ZREM', held, job.tenant)
+      end
     end
   end
 end
@@ -22,15 +28,11 @@ end
 local function enqueue(job)
   redis.call('ZADD', P .. 'waiting:' .. job.tier, job.order, job.id)
   redis.call('ZADD', P .. 'line:' .. job.tier .. ':' .. job.tenant, job.order, job.id)
-  redis.call('ZINCRBY', P .. 'lines:' .. job.tier, 1, job.tenant)
-  count_bytes(job, 1)
+  count(job, 1)
 end
 
 local function dequeue(job)
   redis.call('ZREM', P .. 'waiting:' .. job.tier, job.id)
   redis.call('ZREM', P .. 'line:' .. job.tier .. ':' .. job.tenant, job.id)
-  if redis.call('ZINCRBY', P .. 'lines:' .. job.tier, -1, job.tenant) == '0' then
-    redis.call('ZREM', P .. 'lines:' .. job.tier, job.tenant)
-  end
-  count_bytes(job, -1)
+  count(job, -1)
 end

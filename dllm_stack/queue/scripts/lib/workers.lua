@@ -1,14 +1,23 @@
 -- Workers: free slots, and those set aside.
 
+-- Until when a worker is set aside; nil: it is not. Never longer than ever meant: the clock may have gone back.
+local function set_aside_until(worker)
+  local found = redis.call('ZSCORE', P .. 'set_aside', worker)
+  if found and tonumber(found) > NOW + BREAKER_CAP_MS then
+    redis.call('ZADD', P .. 'set_aside', NOW + BREAKER_CAP_MS, worker)
+    return NOW + BREAKER_CAP_MS
+  end
+  return found and tonumber(found)
+end
+
 -- Recounts a worker's free slots, after anything that may have changed them.
 local function settle_worker(worker)
-  local state = redis.call('HMGET', P .. 'worker:' .. worker, 'slots', 'draining')
-  local slots = tonumber(state[1] or 0)
-  local set_aside_until = redis.call('ZSCORE', P .. 'set_aside', worker)
-  if state[2] then
+  local slots = tonumber(redis.call('HGET', P .. 'worker:' .. worker, 'slots') or 0)
+  local returns_at = set_aside_until(worker)
+  if redis.call('EXISTS', P .. 'drained:' .. worker) == 1 then
     slots = 0
-  elseif set_aside_until then
-    slots = NOW < tonumber(set_aside_until) and 0 or math.min(slots, 1)
+  elseif returns_at then
+    slots = NOW < returns_at and 0 or math.min(slots, 1)
   end
   local free = slots - redis.call('HLEN', P .. 'running:' .. worker)
   if free > 0 then
@@ -22,9 +31,9 @@ end
 local function worker_failed(worker)
   local key = P .. 'worker:' .. worker
   local failures = redis.call('HINCRBY', key, 'failures', 1)
-  local set_aside_until = redis.call('ZSCORE', P .. 'set_aside', worker)
-  local on_trial = set_aside_until and NOW >= tonumber(set_aside_until)
-  if on_trial or (not set_aside_until and failures >= BREAKER_FAILURES) then
+  local returns_at = set_aside_until(worker)
+  local on_trial = returns_at and NOW >= returns_at
+  if on_trial or (not returns_at and failures >= BREAKER_FAILURES) then
     local trips = redis.call('HINCRBY', key, 'trips', 1)
     redis.call('ZADD', P .. 'set_aside', NOW + math.min(BREAKER_MS * 2 ^ (trips - 1), BREAKER_CAP_MS), worker)
   end

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from dllm_stack.messages import Block, Claim, Committed, Decoding, End, Job, Place, Reply, TokenPrompt
-from dllm_stack.outcomes import Outcome
+from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import Committal, PoolQueue
 from dllm_stack.redis import RedisError
 from gateway.ticket import Ticket
@@ -342,6 +342,20 @@ def test_the_client_gets_the_answer_of_the_undisturbed_run(
     assert output(ticket)[:2] == (token_ids, text)
     assert (end.outcome, end.finish_reason, end.matched_stop) == (Outcome.COMPLETED, reason, matched)
     assert (end.prompt_tokens, end.completion_tokens) == (len(case.prompt), len(token_ids))
+
+
+async def test_another_answer_than_the_one_begun_fails_and_says_so() -> None:
+    case = Case(FakeRenderer([b"a", b"b", b"c", b"d"]), [1], [1, 2, 3, 4], Decoding(max_tokens=4))
+    job = Job(id=JOB_ID, pool="tiny", gateway="g", prompt=TokenPrompt(case.prompt), decoding=case.decoding)
+    queue = FakeQueue([])
+    queue.redis = Redis(answer=[1, 4], characters=2, attempt=2, worker="w")
+    claim = Claim(job, 2, Committed(token_ids=[1, 4], characters=2))
+    assert await Run(runner_of("w", queue, case, 4, 60), claim).execute() == "failed"
+    (reply,) = queue.redis.stream
+    assert reply.end is not None
+    assert reply.end.problem is not None
+    assert reply.end.problem.code is ErrorCode.WORKER_LOST
+    assert reply.end.problem.message.startswith("The engine did not go on with the answer that was begun")
 
 
 async def test_a_run_that_lacks_what_redis_has_lost_gives_its_job_back() -> None:

@@ -114,7 +114,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: Problem | None = None
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class Place(msgspec.Struct, frozen=True):
     """How much of an answer comes before."""
 
     tokens: int

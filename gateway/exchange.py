@@ -168,7 +168,7 @@ class Exchange(Response):
     def _expire(self) -> None:
         assert self._jobs is not None
         ran = any(ticket.attempt for ticket in self._jobs.tickets)
-        self.close(_ended(self._deadline_exceeded("finish" if ran else "leave the queue")))
+        self.close(_ended(self._deadline_exceeded("finish" if ran else "get a first block")))
 
     def _deadline_exceeded(self, what: str) -> Problem:
         message = f"The request did not {what} within {self._timeout_s:g} s."

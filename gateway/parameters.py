@@ -103,7 +103,7 @@ ENGINE: dict[str, Neutral] = {
     "video_data": Neutral((str, list, dict), ([],), _TEXT_ONLY),
     "audio_data": Neutral((str, list, dict), ([],), _TEXT_ONLY),
     "rid": Neutral((str, list), (), "the gateway gives each request its id"),
-    "priority": Neutral((int,), (), "requests are served in the order of their arrival"),
+    "priority": Neutral((int,), (), "use service_tier"),
 }
 """SGLang's parameters of a request that are no decoding parameters."""
 

@@ -45,7 +45,7 @@ class TermsInBody(Honoured):
     """The fields of a body that say so; every endpoint takes them."""
 
     service_tier: Literal["auto", "default", "flex", "priority"] | None = None
-    timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # seconds
     prompt_cache_key: _Session | None = None
 
     @property
@@ -89,17 +89,17 @@ class Terms(NamedTuple):
 
     @classmethod
     def agreed(cls, headers: TermsInHeaders, body: TermsInBody, deadline: float) -> Self:
-        session = headers.session or body.prompt_cache_key
-        if session is not None:
-            session = f"{headers.tenant}/{session}"  # one name in two tenants is two sessions
-        return cls(headers.tenant, body.tier, session, deadline)
+        return cls(headers.tenant, body.tier, headers.session or body.prompt_cache_key, deadline)
 
 
 def _value(headers: Headers, name: str) -> str | None:
-    value = headers.get(name)
-    if value is not None and not re.fullmatch(HEADERS[name].pattern, value):
-        raise invalid(name, HEADERS[name].must)
-    return value
+    values = headers.getlist(name)
+    if len(values) > 1:
+        raise invalid(name, "must be given once")
+    for value in values:
+        if not re.fullmatch(HEADERS[name].pattern, value):
+            raise invalid(name, HEADERS[name].must)
+    return values[0] if values else None
 
 
 def header_parameters() -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ class Ticket:
         if self.end is not None:
             return
         self.attempt = max(self.attempt, reply.attempt)
-        if not self._take(reply, at):
+        if not self._fits(reply, at):
             message = "Two workers did not agree on this answer, or a part of it was lost; send it again."
             self.close(End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.WORKER_LOST, message)))
             return
@@ -69,8 +69,8 @@ class Ticket:
             self.end = end
             self._wake()
 
-    def _take(self, reply: Reply, at: float) -> bool:
-        """False: it does not fit what was there before."""
+    def _fits(self, reply: Reply, at: float) -> bool:
+        """Adds the reply to the answer. False: it does not fit what was there before."""
         if reply.block is not None:
             rest = self._rest(reply.after, reply.block)
             if rest is None:

@@ -42,7 +42,9 @@ class Detokenizer:
         if len(self.text) > len(self._settled):
             self._settled = self.text
             self._begin, self._end = self._end, len(self._ids)
-        else:  # special tokens, which nothing shows: a thousand of them are not to be decoded along
+        elif self._decode(self._ids[self._begin : self._end]):
+            # Special tokens, which nothing shows: thousands are not to be decoded along. Where no text
+            # is before them, they may be a space that a decoder drops from a text's beginning, and stay.
             del self._ids[self._end :]
 
 

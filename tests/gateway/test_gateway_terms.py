@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ async def test_a_request_that_says_everything(served: Served, worker: FakeWorker
         timeout=20,
         prompt_cache_key="k",
     )
-    assert (run.job.tenant, run.job.tier, run.job.session) == ("acme.eu-1_b", Tier.FLEX, "acme.eu-1_b/k")
+    assert (run.job.tenant, run.job.tier, run.job.session) == ("acme.eu-1_b", Tier.FLEX, "k")
     assert run.job.timeout_s is not None
     assert 10 < run.job.timeout_s <= 20
 
@@ -78,7 +79,7 @@ async def test_each_chunk_tells_the_tier(served: Served, answering: FakeWorker) 
 async def test_the_headers_come_before_the_body(served: Served, worker: FakeWorker) -> None:
     headers = {"X-Session-ID": "from the header", "X-Request-Timeout": "30.5"}
     run, _ = await asked(served, worker, "/generate", headers, prompt_cache_key="from the body", timeout=99)
-    assert run.job.session == "default/from the header"
+    assert run.job.session == "from the header"
     assert run.job.timeout_s is not None
     assert 20 < run.job.timeout_s <= 30.5
 
@@ -171,3 +172,47 @@ async def test_what_cannot_be_is_refused_by_name(
     error = response.json()["error"]
     assert (error["code"], error["param"]) == ("invalid_value", param)
     assert param in error["message"]
+
+
+@every_endpoint
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("X-Tenant-ID", "ab"), ("X-Tenant-ID", "aa"), ("X-Session-ID", "ab"), ("X-Request-Timeout", "59")],
+)
+async def test_a_header_given_twice_is_refused_by_name(
+    served: Served, answering: FakeWorker, path: str, name: str, values: str
+) -> None:
+    headers = [(name.encode(), value.encode()) for value in values]
+    response = await served.http.post(path, json=BODIES[path], headers=headers)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["code"], error["param"]) == ("invalid_value", name)
+    assert error["message"] == f"{name} must be given once."
+
+
+@every_endpoint
+@pytest.mark.parametrize("number", ["1e999", "9" * 400])
+async def test_a_timeout_that_is_no_number_any_more(
+    served: Served, answering: FakeWorker, path: str, number: str
+) -> None:
+    body = json.dumps({**BODIES[path], "timeout": 0}).replace('"timeout": 0', f'"timeout": {number}')
+    response = await served.http.post(path, content=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "timeout"
+
+
+@every_endpoint
+async def test_sglangs_priority_is_refused_for_the_tier(
+    served: Served, answering: FakeWorker, path: str
+) -> None:
+    response = await served.http.post(path, json={**BODIES[path], "priority": 1})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"] == "priority is not supported: use service_tier."
+
+
+async def test_a_running_request_that_gets_no_block_in_time(served: Served, worker: FakeWorker) -> None:
+    request = asyncio.create_task(served.http.post("/generate", json={**BODIES["/generate"], "timeout": 1}))
+    await worker.claimed()
+    response = await request
+    assert response.status_code == 504
+    assert response.json()["error"]["message"] == "The request did not get a first block within 1 s."

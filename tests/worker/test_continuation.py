@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from dllm_stack.messages import Block, Claim, Committed, Decoding, End, Job, Place, Reply, TokenPrompt
-from dllm_stack.outcomes import Outcome
+from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import Committal, PoolQueue
 from dllm_stack.redis import RedisError
 from gateway.ticket import Ticket
@@ -92,31 +92,34 @@ class FakeEngine:
 
     ready = True
 
-    def __init__(self, case: Case, block_size: int, longest_prompt: int) -> None:
+    def __init__(self, case: Case, block_size: int, longest_prompt: int, first: int) -> None:
         self.info = SimpleNamespace(limits=Limits(prompt=longest_prompt, context=1000))
         self._case = case
         self._block_size = block_size
+        self._first = first  # block's first token
 
     async def generate(self, token_ids: list[int], max_tokens: int, decoding: Decoding) -> FakeGeneration:
         case = self._case
         begin = len(token_ids) - len(case.prompt)
         assert token_ids == case.prompt + case.model[:begin]
-        assert begin == 0 or len(token_ids) % self._block_size == 0, "goes on in the middle of a block"
+        whole = (len(token_ids) - self._first) % self._block_size == 0
+        assert begin == 0 or whole, "goes on in the middle of a block"
         assert len(token_ids) <= self.info.limits.prompt
         assert max_tokens > 0
-        return FakeGeneration(case, begin, self._block_size, max_tokens)
+        return FakeGeneration(case, begin, self._block_size, max_tokens, self._first)
 
 
 class FakeGeneration:
-    def __init__(self, case: Case, begin: int, block_size: int, max_tokens: int) -> None:
+    def __init__(self, case: Case, begin: int, block_size: int, max_tokens: int, first: int) -> None:
         self._case = case
+        self._first = first
         self._begin = self._at = begin
         self._block_size = block_size
         self._end = begin + max_tokens
 
     async def next(self) -> Progress:
         await asyncio.sleep(0)
-        case, position = self._case, len(self._case.prompt) + self._at
+        case, position = self._case, len(self._case.prompt) + self._at - self._first
         whole = (position // self._block_size + 1) * self._block_size - position
         block = case.model[self._at : self._at + whole]
         count, finish = self._ending(block)
@@ -261,7 +264,9 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "_FIRST_RETRY_S", 0)
 
 
-async def live(case: Case, history: list[tuple[str, int]], block_sizes: list[int], longest: int) -> Ticket:
+async def live(
+    case: Case, history: list[tuple[str, int]], block_sizes: list[int], longest: int, follow: bool
+) -> Ticket:
     """Runs the job, attempt after attempt, as router and gateway do, until its ticket has an end."""
     job = Job(id=JOB_ID, pool="tiny", gateway="g", prompt=TokenPrompt(case.prompt), decoding=case.decoding)
     ticket, queue, workers = Ticket(job, lambda: None), FakeQueue(history), 0
@@ -285,20 +290,24 @@ async def live(case: Case, history: list[tuple[str, int]], block_sizes: list[int
         claim = Claim(job, redis.attempt, committed)
         queue.remember()
         block_size = block_sizes[workers % len(block_sizes)]
-        run = Run(runner_of(worker, queue, case, block_size, longest), claim)
+        run = Run(runner_of(worker, queue, case, block_size, longest, follow), claim)
         with suppress(Died):
             await run.execute()
 
 
-def runner_of(worker: str, queue: FakeQueue, case: Case, block_size: int, longest: int) -> Runner:
+def runner_of(
+    worker: str, queue: FakeQueue, case: Case, block_size: int, longest: int, follow: bool = False
+) -> Runner:
+    first = len(case.prompt) if follow else 0
     return Runner(
         worker,
         cast(PoolQueue, queue),
-        cast(Engine, FakeEngine(case, block_size, longest)),
+        cast(Engine, FakeEngine(case, block_size, longest, first)),
         cast(Renderer, case.renderer),
         METRICS,
         block_size,
         stall_s=60,
+        blocks_follow_prompt=follow,
     )
 
 
@@ -321,17 +330,32 @@ histories = st.lists(st.tuples(st.sampled_from(FAULTS), st.integers(0, 50)), max
     history=histories,
     block_sizes=st.lists(st.integers(1, 8), min_size=1, max_size=3),
     longest=st.integers(9, 60),
+    follow=st.booleans(),
 )
 def test_the_client_gets_the_answer_of_the_undisturbed_run(
-    case: Case, history: list[tuple[str, int]], block_sizes: list[int], longest: int
+    case: Case, history: list[tuple[str, int]], block_sizes: list[int], longest: int, follow: bool
 ) -> None:
-    ticket = asyncio.run(live(case, history.copy(), block_sizes, longest))
+    ticket = asyncio.run(live(case, history.copy(), block_sizes, longest, follow))
     token_ids, text, reason, matched = case.undisturbed()
     end = cast(Any, ticket.end)
     assert end.problem is None
     assert output(ticket)[:2] == (token_ids, text)
     assert (end.outcome, end.finish_reason, end.matched_stop) == (Outcome.COMPLETED, reason, matched)
     assert (end.prompt_tokens, end.completion_tokens) == (len(case.prompt), len(token_ids))
+
+
+async def test_another_answer_than_the_one_begun_fails_and_says_so() -> None:
+    case = Case(FakeRenderer([b"a", b"b", b"c", b"d"]), [1], [1, 2, 3, 4], Decoding(max_tokens=4))
+    job = Job(id=JOB_ID, pool="tiny", gateway="g", prompt=TokenPrompt(case.prompt), decoding=case.decoding)
+    queue = FakeQueue([])
+    queue.redis = Redis(answer=[1, 4], characters=2, attempt=2, worker="w")
+    claim = Claim(job, 2, Committed(token_ids=[1, 4], characters=2))
+    assert await Run(runner_of("w", queue, case, 4, 60), claim).execute() == "failed"
+    (reply,) = queue.redis.stream
+    assert reply.end is not None
+    assert reply.end.problem is not None
+    assert reply.end.problem.code is ErrorCode.WORKER_LOST
+    assert reply.end.problem.message.startswith("The engine did not go on with the answer that was begun")
 
 
 async def test_a_run_that_lacks_what_redis_has_lost_gives_its_job_back() -> None:

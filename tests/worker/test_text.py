@@ -148,6 +148,14 @@ def test_the_text_of_chunks_is_the_text_of_the_whole(chunks: list[list[int]]) ->
         assert detokenizer.text == bytes_of([65, *token_ids])[1:]
 
 
+def test_a_space_that_a_text_loses_at_its_beginning_is_remembered() -> None:
+    detokenizer = Detokenizer(bytes_of, [])
+    detokenizer.add([32])
+    assert detokenizer.text == ""
+    detokenizer.add([32])
+    assert detokenizer.text == " "
+
+
 @pytest.mark.parametrize("token_id", [66, 0], ids=["shown", "not shown"])
 def test_tokens_are_decoded_about_twice(token_id: int) -> None:
     decoded = 0

@@ -9,6 +9,8 @@ for i, entry in ipairs(redis.call('XRANGE', P .. 'dead', '-', '+')) do
   if letter.id == ARGV[1] then
     return letter.body
   end
-  rows[i] = {entry[1], letter.id, letter.tenant, letter.reason, letter.attempts, letter.body and 1 or 0}
+  rows[i] = {
+    entry[1], letter.id, letter.tenant or '', letter.reason, letter.attempts, letter.body and 1 or 0,
+  }
 end
 return ARGV[1] == '' and rows or nil

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import accumulate
 from typing import Any
 
 import httpx
@@ -76,7 +77,7 @@ async def test_many_at_once(engine: httpx.AsyncClient, reference: Reference, tex
 
 
 @pytest.mark.parametrize("prompt_tokens", [20, 32, 41])
-async def test_one_chunk_a_committed_block(
+async def test_chunks_end_where_committed_blocks_do(
     engine: httpx.AsyncClient, reference: Reference, text_ids: list[int], prompt_tokens: int
 ) -> None:
     prompt = text_ids[-prompt_tokens:]
@@ -88,7 +89,10 @@ async def test_one_chunk_a_committed_block(
             ids = event["output_ids"]
     first = BLOCK - prompt_tokens % BLOCK
     blocks = [first, *[BLOCK] * ((100 - first) // BLOCK)]
-    assert lengths == [*blocks, 100 - sum(blocks)]
+    # On a busy machine one event may carry two blocks.
+    ends, block_ends = list(accumulate(lengths)), list(accumulate([*blocks, 100 - sum(blocks)]))
+    assert set(ends) <= set(block_ends)
+    assert (ends[0], ends[-1]) == (first, 100)
     assert ids == reference.generate(prompt, 100).token_ids
 
 

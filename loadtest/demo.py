@@ -159,7 +159,7 @@ def held_out(model: Model, skills: Sequence[Skill], count: int, *, unseen_wordin
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m loadtest.demo", description=__doc__)
-    parser.add_argument("--items", type=int, default=16, help="of each skill in each language")
+    parser.add_argument("--items", type=int, default=32, help="of each skill in each language")
     parser.add_argument("--skills", nargs="*", default=[], help="all, if none is named")
     parser.add_argument("--algorithms", nargs="*", default=list(ALGORITHMS), choices=list(ALGORITHMS))
     parser.add_argument("--json", type=Path, help="write everything there")

@@ -5,8 +5,8 @@ QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
-	show-disconnect show-kill show-continuation show-overload show-count show-demo show-properties show-chaos \
-	show-fairness show-scale
+	show-disconnect show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
+	show-chaos show-fairness show-scale
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,13 @@ show-count: setup ## The stack counts from 1 to 128 in a stream: the numbers, th
 
 show-demo: setup ## What the demo model can do, in six ways of decoding: 15 minutes (ITEMS=8: 6)
 	@$(VENV)/bin/python -m loadtest.demo $(if $(ITEMS),--items $(ITEMS)) $(if $(JSON),--json $(JSON))
+
+show-agreement: setup ## 20 prompts asked of the engine here, in float32: the same ids as of the engine on an H200?
+	@mkdir -p .run
+	@$(VENV)/bin/python -m models.demo.agreement run models/demo/checkpoint .run/cpu.json --device cpu --dtype float32 \
+		--prompts models/demo/h200/float32.json
+	@for record in models/demo/h200/*.json; do \
+		$(VENV)/bin/python -m models.demo.agreement compare models/demo/checkpoint .run/cpu.json $$record || exit; done
 
 show-openai: setup ## The OpenAI SDKs, Python and Node: streams, usage, and an error for each refused parameter
 	@$(VENV)/bin/python -m pytest tests/stack/test_openai_sdks.py

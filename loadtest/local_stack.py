@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.request import urlopen
 
 import psutil
 
@@ -20,6 +21,14 @@ from dllm_stack.local.service import free_port
 READY = "Ctrl-C stops everything"
 STOP_S = 90
 START_S = 240  # an engine starts in half a minute; two busy cores may need several times that
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 class LocalStack:
@@ -81,6 +90,18 @@ class LocalStack:
         """kill -9 of `up` alone."""
         self._up.kill()
         self._up.wait()
+
+    def wait_for_worker(self) -> None:
+        """Returns once the worker is ready for jobs.
+
+        Raises:
+            RuntimeError: it is not, after the time in which an engine starts.
+        """
+        began = time.monotonic()
+        while not _answers(f"{self.worker_url}/readyz"):
+            if time.monotonic() - began > START_S:
+                raise RuntimeError(f"the worker is not ready:\n{self.output()}")
+            time.sleep(0.1)
 
     def output(self) -> str:
         """What `up` has printed so far."""

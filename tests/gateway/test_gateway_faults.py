@@ -169,7 +169,8 @@ async def test_an_answer_goes_on_after_a_lost_worker(
     await first.commit("two ")
     assert await first.give_back() == "requeued"
     second = await worker.claimed()
-    assert (second.job, second.attempt) == (first.job, first.attempt + 1)
+    assert second.job == first.job
+    assert second.attempt > first.attempt
     assert second.committed == Committed(token_ids=[0, 1], characters=8)
     await second.commit("three")
     await second.finish()

@@ -16,7 +16,7 @@ from tests.stack.conditions import QUEUE_BOUND, runs
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[LocalStack]:
+def running_stack() -> Iterator[LocalStack]:
     """Runs until the last test, then must end by Ctrl-C and leave nothing behind."""
     with LocalStack(DLLM_QUEUE__MAX_WAITING_JOBS=str(QUEUE_BOUND)) as stack:
         yield stack
@@ -25,6 +25,13 @@ def stack() -> Iterator[LocalStack]:
         left = [name for name, process in processes.items() if runs(process)]
         assert left == [], f"still running after Ctrl-C: {left}"
         listen("127.0.0.1", stack.port).close()
+
+
+@pytest.fixture
+def stack(running_stack: LocalStack) -> LocalStack:
+    """It has a worker that is ready, whatever the test before has killed."""
+    running_stack.wait_for_worker()
+    return running_stack
 
 
 @pytest.fixture

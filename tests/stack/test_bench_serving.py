@@ -25,7 +25,7 @@ def test_it_completes(
     result = tmp_path / "result.jsonl"
     command = [sys.executable, "-m", "sglang.bench_serving", "--backend", backend]
     command += ["--base-url", stack.gateway_url, "--model", model, "--tokenizer", stack.checkpoint]
-    command += ["--dataset-name", "random-ids", "--random-input-len", "48", "--random-output-len", "24"]
+    command += ["--dataset-name", "random-ids", "--random-input-len", "48", "--random-output-len", "48"]
     command += ["--num-prompts", str(PROMPTS), "--max-concurrency", "3", "--output-file", str(result)]
     # The load generator imports SGLang, which needs on a CPU what the engine needs.
     environment = os.environ | engine_environment()
@@ -35,7 +35,8 @@ def test_it_completes(
     figures = json.loads(result.read_text().splitlines()[-1])
     assert figures["completed"] == PROMPTS
     assert figures["total_output_tokens"] > 0
+    # No time to first token: to random ids the model answers end tokens, which are no text.
     record(
         f"bench_serving --backend {backend}: {figures['completed']} of {PROMPTS} completed, "
-        f"{figures['output_throughput']:.0f} tok/s, median TTFT {figures['median_ttft_ms']:.0f} ms"
+        f"{figures['output_throughput']:.0f} tok/s, median end to end {figures['median_e2e_latency_ms']:.0f} ms"
     )

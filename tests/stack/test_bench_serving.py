@@ -38,5 +38,6 @@ def test_it_completes(
     # No time to first token: to random ids the model answers end tokens, which are no text.
     record(
         f"bench_serving --backend {backend}: {figures['completed']} of {PROMPTS} completed, "
-        f"{figures['output_throughput']:.0f} tok/s, median end to end {figures['median_e2e_latency_ms']:.0f} ms"
+        f"{figures['output_throughput']:.0f} tok/s, "
+        f"median end to end {figures['median_e2e_latency_ms']:.0f} ms"
     )

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from dllm_stack.local.service import free_port
-from dllm_stack.messages import Block, Committed, Decoding, End, Job, ModelCard, Place, Prompt, Reply
+from dllm_stack.messages import Block, Committed, Decoding, End, Job, Place, Prompt, Reply
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, Settings, WorkerSettings
@@ -258,8 +258,3 @@ async def start_worker(
     yield start
     for each in started:
         await each.leave()
-
-
-@pytest.fixture
-def model_card() -> ModelCard:
-    return ModelCard(name=MODEL, context_length=2048, block_size=32, algorithm="LowConfidence", created=0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dllm_stack.decoding import Decision, Sampling
 from dllm_stack.outcomes import Outcome, Problem
 
 
@@ -36,12 +37,15 @@ Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 
 class Decoding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a block-diffusion engine honours. Greedy always: block decoding is argmax."""
+    """What a block-diffusion engine honours."""
 
     max_tokens: int | None = None  # None: up to the model's context
     stop: list[str] = []
     stop_token_ids: list[int] = []
     ignore_eos: bool = False
+    mode: str | None = None  # one of the model's named modes
+    decision: Decision | None = None  # instead of a mode; with neither, the model's default
+    sampling: Sampling = Sampling()
 
 
 class Tier(StrEnum):
@@ -91,7 +95,15 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 Command = Claim | Cancel
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True):
+class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What committed tokens have cost, the prompt's forwards left out; 0 where the engine does not say."""
+
+    forwards: int = 0  # of the model, with this request in the batch
+    steps: int = 0  # denoise steps: forwards that committed or replaced a token
+    edits: int = 0  # tokens replaced after they had been committed
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Newly committed tokens of one job: usually a block, fewer at either end of an answer.
 
     `text` may lag behind `token_ids`: an unfinished character or a possible stop string is held back.
@@ -100,6 +112,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     token_ids: list[int]
     prompt_tokens: int
+    work: Work = Work()
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,7 +149,16 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: End | None = None
 
 
-class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
+class DecodingCard(msgspec.Struct, frozen=True, kw_only=True):
+    """How a pool's engines can decode."""
+
+    default: Decision
+    modes: dict[str, Decision]
+    algorithms: dict[str, list[str]]  # the names of each one's parameters
+    sampling: list[str]  # algorithms that honour a temperature
+
+
+class ModelCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker knows of its model, from the checkpoint and the engine."""
 
     name: str  # also the pool
@@ -144,6 +166,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int  # tokens committed at a time; 1 for an autoregressive model
     algorithm: str | None  # the dLLM decoding algorithm; None for an autoregressive model
     created: int  # Unix seconds, for /v1/models
+    decoding: DecodingCard | None = None  # None: one fixed way, nothing to choose
 
 
 class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from sglang.srt.dllm.mixin.scheduler import SchedulerDllmMixin
 from sglang.srt.plugins.hook_registry import HookType
 
 from worker.cpu import routed_scaling
-from worker.dllm import aborts, checkpoint_tokens, per_request, refusals
+from worker.dllm import aborts, checkpoint_tokens, logits, per_request, refusals
 from worker.dllm.hook import Hook
 from worker.dllm.settings import NAME
 
@@ -23,6 +23,7 @@ def hooks() -> list[Hook]:
     chosen = [
         Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND),
         Hook(per_request.PREPARATION, per_request.prepare, HookType.BEFORE),
+        Hook(logits.TARGET, logits.leave_as_they_are, HookType.AROUND),
     ]
     if hasattr(SchedulerDllmMixin, "validate_dllm_request"):
         chosen.append(Hook(refusals.IN_SCHEDULER, refusals.refuse_in_scheduler, HookType.AFTER))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from worker.dllm.evidence.values import LEAST, LEAST_TEMPERATURE, LEFT_OUT
+
 _ROWS_AT_ONCE = 256
 """Sorting takes about 20 bytes a logit: 0.8 GB for these rows of LLaDA2's 157,184."""
 
@@ -27,13 +29,16 @@ def floor(
     floors = torch.full((logits.shape[0],), -torch.inf, device=logits.device)
     for part in rows.split(_ROWS_AT_ONCE):
         values = logits[part].float()
-        values[:, mask_id] = -torch.inf
+        values = torch.where(values > LEAST, values, LEAST)
+        values[:, mask_id] = LEFT_OUT
         ordered = values.sort(dim=1, descending=True).values
         most = torch.where(top_k[part] > 0, top_k[part], ordered.shape[1]).clamp(max=ordered.shape[1])
         least = ordered.gather(1, most[:, None] - 1)
-        scaled = ordered / temperature[part, None]
+        scaled = ordered / temperature[part, None].clamp(min=LEAST_TEMPERATURE)
         probability = torch.where(ordered >= least, scaled, -torch.inf).softmax(dim=1)
         before = probability.cumsum(dim=1) - probability
-        kept = (before < top_p[part, None]) & (ordered >= least)
+        # Rounding may take the sum of all to 1 before the last of them.
+        nucleus = (before < top_p[part, None]) | (top_p[part, None] >= 1)
+        kept = nucleus & (ordered >= least)
         floors[part] = torch.where(kept, ordered, torch.inf).amin(dim=1)
     return floors

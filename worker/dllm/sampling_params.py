@@ -48,7 +48,7 @@ _SAMPLING = frozenset({"temperature", "top_p", "top_k", "sampling_seed"})
 _PRIVATE = "__sglang"
 
 
-def problems(params: Any, defaults: dict[str, Any]) -> tuple[list[str], list[str]]:
+def problems(params: dict[str, Any], defaults: dict[str, Any]) -> tuple[list[str], list[str]]:
     """What is wrong with the `sampling_params` of a request.
 
     Args:
@@ -57,10 +57,6 @@ def problems(params: Any, defaults: dict[str, Any]) -> tuple[list[str], list[str
     Returns:
         The names of those that cannot be honoured, and sentences that name the others.
     """
-    if params is None:
-        return [], []
-    if not isinstance(params, dict):
-        return [], ["sampling_params: must be an object"]
     refused = [
         name
         for name, neutral in _NEUTRAL.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from dllm_stack.decoding import ALGORITHMS, Parameters
@@ -139,23 +140,44 @@ class Mix:
         return isinstance(self.body, dict) and self.body.get("stream") is True
 
 
-def mix(seed: int, number: int, vocabulary: int, model: str) -> Mix:
+@dataclass(frozen=True)
+class Server:
     """
-    Args:
-        vocabulary: tokens that the model knows.
+    Attributes:
         model: its name, for the endpoints that want it.
+        vocabulary: tokens that the model knows.
+        gateway: else an engine. SGLang's parser of chat requests fails by itself at a body, or a
+            response_format, that is no object; it gets neither.
     """
+
+    url: str
+    model: str
+    vocabulary: int
+    gateway: bool
+
+
+def mix(seed: int, number: int, server: Server) -> Mix:
     dice = random.Random(f"{seed}/{number}")
     path = dice.choices([GENERATE, COMPLETIONS, CHAT], [7, 1.5, 1.5])[0]
     stays_s = dice.uniform(0, 0.5) if dice.random() < 0.1 else None
+    strict = path == CHAT and not server.gateway
     if dice.random() < 0.01:
-        broken = [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 10000, b'{"text": NaN}']
-        return Mix(number, path, dice.choice(broken), stays_s)
-    body = _generate(dice, vocabulary) if path == GENERATE else _openai(dice, path, model, vocabulary)
+        objects = [b"", b"{", b"\xff\xfe", b'{"text": NaN}']
+        return Mix(
+            number, path, dice.choice(objects if strict else [*objects, b"[]", b"null", b'"x"']), stays_s
+        )
+    if path == GENERATE:
+        body = _generate(dice, server.vocabulary)
+        if server.gateway:
+            body["model"] = server.model
+    else:
+        body = _openai(dice, path, server)
     if dice.random() < 0.4:
         body["stream"] = True
     for _ in range(dice.choice([0, 0, 0, 1])):
         body[dice.choice(list(body))] = dice.choice(_JUNK)
+    if strict and not isinstance(body.get("response_format"), dict | NoneType):
+        del body["response_format"]
     return Mix(number, path, body, stays_s)
 
 
@@ -184,12 +206,13 @@ def _generate(dice: random.Random, vocabulary: int) -> dict[str, Any]:
     return body
 
 
-def _openai(dice: random.Random, path: str, model: str, vocabulary: int) -> dict[str, Any]:
+def _openai(dice: random.Random, path: str, server: Server) -> dict[str, Any]:
+    model = server.model
     body: dict[str, Any] = {"model": model, "max_tokens": dice.randrange(1, _LIKELY_TOKENS), "temperature": 0}
     if dice.random() < 0.1:
         body["model"] = dice.choice(["no-such-model", "", f"{model}:speed", f"{model}:no-such-mode"])
     if path == COMPLETIONS:
-        body["prompt"] = _ids(dice, vocabulary) if dice.random() < 0.5 else _text(dice)
+        body["prompt"] = _ids(dice, server.vocabulary) if dice.random() < 0.5 else _text(dice)
     else:
         body["messages"] = [_message(dice) for _ in range(dice.choice([0, 1, 1, 1, 1, 2, 3]))]
     _vary(dice, body, _OPENAI)

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from loadtest.fuzz.mixes import Mix, mix
+from loadtest.fuzz.mixes import Mix, Server, mix
 
 LIMIT_S = 90.0  # longer than anything that is asked takes
 _AT_ONCE = 16
@@ -53,7 +53,7 @@ class Tally:
             self.offences.append((request, end))
         self.longest_s = max(self.longest_s, seconds)
 
-    def table(self, url: str, seed: int) -> str:
+    def table(self, server: Server, seed: int) -> str:
         total = self.ends.total()
         lines = [f"{total} requests in {self.seconds:.0f} s, {total / self.seconds:.0f} a second; "]
         lines[0] += f"the longest answer took {self.longest_s:.1f} s"
@@ -63,21 +63,21 @@ class Tally:
         lines += [f"  {rest:6}    refused otherwise"] * bool(rest)
         for request, end in self.offences[:30]:
             lines.append(f"  {end.how}: {end.reason[:300]}")
-            lines.append(f"    python -m loadtest.fuzz {url} --seed {seed} --only {request.number}")
+            lines.append(f"    {reproduction(server, seed, request.number)}")
         return "\n".join(lines)
 
 
-async def run(url: str, seed: int, numbers: Iterable[int], *, model: str, vocabulary: int) -> Tally:
-    """Asks an engine, or a gateway, at `url`; several requests at once."""
+async def run(server: Server, seed: int, numbers: Iterable[int]) -> Tally:
+    """Several requests at once."""
     tally = Tally()
     began = time.monotonic()
     waiting = iter(numbers)
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    async with aiohttp.ClientSession(url, connector=connector) as http:
+    async with aiohttp.ClientSession(server.url, connector=connector) as http:
 
         async def client(numbers: Iterator[int]) -> None:
             for number in numbers:
-                request = mix(seed, number, vocabulary, model)
+                request = mix(seed, number, server)
                 sent = time.monotonic()
                 end = await _ask(http, request)
                 tally.add(request, end, time.monotonic() - sent)
@@ -130,9 +130,17 @@ def _judge(answers: list[Any]) -> End:
     return End(ANSWERED)
 
 
+def reproduction(server: Server, seed: int, number: int) -> str:
+    kind = "gateway" if server.gateway else "engine"
+    named = f"--model {server.model} --vocabulary {server.vocabulary}"
+    return f"python -m loadtest.fuzz {kind} {server.url} {named} --seed {seed} --only {number}"
+
+
 def _kind(reason: str) -> str:
     """Reasons that differ in values alone are one kind."""
-    found = re.search(r'"message": ?"((?:[^"\\]|\\.)*)"', reason)
+    if "validation error" in reason:
+        return "another shape or type than the endpoint's schema"
+    found = re.search(r'"(?:message|error)": ?"((?:[^"\\]|\\.)*)"', reason)
     words = found[1] if found else reason
     words = re.sub(r"\[[^]]*\]|'[^']*'|`[^`]*`|-?\d+(\.\d+)?", "…", words)
     return words[:90]

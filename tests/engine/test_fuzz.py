@@ -48,10 +48,8 @@ def own_engine(sglang: str, tmp_path: Path) -> Iterator[Engine]:
 
 
 async def test_random_requests(own_engine: Engine, sglang: str, record: Callable[[str], None]) -> None:
-    tokens = len(
-        tokenizers.Tokenizer.from_file(str(own_engine.log.parent / "tiny/tokenizer.json")).get_vocab()
-    )
-    server = Server(own_engine.url, "tiny-llada2", tokens, gateway=False)
+    tokenizer = tokenizers.Tokenizer.from_file(str(own_engine.log.parent / "tiny/tokenizer.json"))
+    server = Server(own_engine.url, "tiny-llada2", tokenizer.get_vocab_size(), gateway=False)
     async with httpx.AsyncClient(base_url=own_engine.url, timeout=60) as http:
         before = await _answer(http)
         tally = await run(server, SEED, range(COUNT))

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from sglang.srt.sampling.sampling_params import SamplingParams
 
 
 class _Honoured(msgspec.Struct):
@@ -65,7 +66,9 @@ def problems(params: dict[str, Any], defaults: dict[str, Any]) -> tuple[list[str
     wrong = [
         f"sampling_params: {str(name)[:100]!r} is not known"
         for name in params
-        if name not in _NEUTRAL and name not in _Honoured.__struct_fields__
+        # What this SGLang does not know, it fails at.
+        if name not in SamplingParams.__struct_fields__
+        or (name not in _NEUTRAL and name not in _Honoured.__struct_fields__)
     ]
     wrong += _ill_typed(params)
     if _SAMPLING.intersection(refused):

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -82,6 +83,7 @@ class Load:
     prompt: int
     output: int
     rounds: int
+    seconds: float
     profiled: list[int]
 
 
@@ -90,19 +92,17 @@ def main() -> None:
     parser.add_argument("--algorithms", nargs="+", default=list(variants.ALGORITHMS))
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32, 64])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=inf, help="no new round after so long")
     parser.add_argument("--prompt", type=int, default=512, help="tokens; whole blocks")
     parser.add_argument("--output", type=int, default=96, help="tokens of an answer")
     parser.add_argument("--profiled", nargs="*", type=int, default=[1, 32], help="batches to profile")
-    parser.add_argument(
-        "--against", choices=["stock", "vectorized", "deterministic", "none"], default="stock"
-    )
-    parser.add_argument("--stock-only", action="store_true", help="measure without ours")
+    parser.add_argument("--against", choices=["stock", "vectorized", "deterministic"], default="stock")
+    parser.add_argument("--only", choices=["baseline", "ours"], help="one side of the comparison")
     arguments = parser.parse_args()
-    names = ("algorithms", "batches", "prompt", "output", "rounds", "profiled")
+    names = ("algorithms", "batches", "prompt", "output", "rounds", "seconds", "profiled")
     load = Load(**{name: getattr(arguments, name) for name in names})
-    baselines = _baselines(arguments.against, load)
-    slots = max(load.batches)
-    ours = [] if arguments.stock_only else [variants.ours(slots)]
+    baselines = _baselines(arguments.against, load) if arguments.only != "ours" else {}
+    ours = [variants.ours(max(load.batches))] if arguments.only != "baseline" else []
     with table.machine(arguments) as machine:
         try:
             distinct = {each.name: each for each in [*baselines.values(), *ours]}
@@ -127,7 +127,7 @@ def _baselines(against: str, load: Load) -> dict[str, Variant]:
             # flag, except in the graphs that denoising and stock's prefill run in.
             same = variants.ours(slots, prompt_rows=0, mixed_prompt_rows=0, deterministic=True)
             return dict.fromkeys(load.algorithms, same)
-    return {}
+    raise ValueError(against)
 
 
 async def _measure(
@@ -145,7 +145,10 @@ async def _measure(
     async with aiohttp.ClientSession() as http:
         for algorithm, batch, each in asked:  # to warm up
             await _ask(http, model, each, algorithm, batch, load, "warm")
+        deadline = time.monotonic() + load.seconds
         for number in range(load.rounds):
+            if number and time.monotonic() > deadline:
+                break
             for algorithm, batch, each in asked if number % 2 == 0 else reversed(asked):
                 one = await _ask(http, model, each, algorithm, batch, load, number)
                 found.setdefault((algorithm, batch, each.variant.name), []).append(one)

@@ -13,6 +13,7 @@ from loadtest.gpu.engine import Variant
 SLOTS = 64
 PROMPT_ROWS = 64
 MIXED_PROMPT_ROWS = 32
+_STEPS_PER_ROUND = 8
 
 # As they are served: SGLang's own defaults for the first, the speed mode of LLaDA2.1 for the second.
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -41,6 +42,7 @@ def ours(
         "slots": slots,
         "prompt_rows": prompt_rows,
         "mixed_prompt_rows": mixed_prompt_rows,
+        "steps_per_round": _STEPS_PER_ROUND,
         "default": {"algorithm": "LowConfidence", **ALGORITHMS["LowConfidence"]},
     }
     rows = slots + max(prompt_rows, mixed_prompt_rows)

@@ -21,7 +21,7 @@ def register() -> None:
     for target in random_weights.TARGETS:
         HookRegistry.register(target, random_weights.fill, HookType.REPLACE)
     recorder = Recorder(Path(os.environ[FOLDER]))
-    run = "worker.dllm.decoder.PerRequest.run" if EXTENSION in os.environ else _STOCK_RUN
+    run = "worker.dllm.per_request.PerRequest.run" if EXTENSION in os.environ else _STOCK_RUN
     HookRegistry.register(run, recorder.around_run, HookType.AROUND)
     HookRegistry.register(_FORWARD, recorder.around_forward, HookType.AROUND)
     if DETERMINISTIC in os.environ:

@@ -63,7 +63,7 @@ class Recorder:
         **named: Any,
     ) -> Any:
         """AROUND hook on the algorithm's `run`."""
-        prefix = min(batch.extend_prefix_lens_cpu)
+        prefix = min(batch.extend_prefix_lens_cpu or [0])
         self._profile.before(batch.rids, prefix)
         self._stopwatches = []
         begin = time.perf_counter()

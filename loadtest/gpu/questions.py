@@ -52,7 +52,7 @@ class Questions:
         return list(chain.from_iterable(self._all(count)))
 
     def long(self, count: int, tokens: int) -> list[Question]:
-        """Of all skills in turn, with answers of at least so many tokens."""
+        """With answers of at least so many tokens, of the skills that have such in turn."""
         in_turn = chain.from_iterable(zip_longest(*self._all(count)))
         return [each for each in in_turn if each is not None and each.answer_tokens >= tokens][:count]
 

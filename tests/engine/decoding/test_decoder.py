@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -12,36 +11,11 @@ import torch
 
 from dllm_stack.decoding import Decision, EngineOptions, Sampling
 from tests.engine.decoding import plain
+from tests.engine.decoding.requests import DECISIONS, MANY, SAMPLED, prompt
 from tests.engine.reference import Reference
-from worker import tiny_checkpoint
 from worker.dllm.decoder import Decoder
 from worker.dllm.requests import EDITS, FORWARDS, STEPS, BlockState
 from worker.dllm.settings import DecoderSettings
-
-DECISIONS = [
-    Decision(algorithm="LowConfidence", parameters={"threshold": 0.3}),
-    Decision(algorithm="LowConfidence"),
-    Decision(algorithm="LowConfidence", parameters={"threshold": 0.95, "max_steps": 3}),
-    Decision(algorithm="JointThreshold", parameters={"threshold": 0.3, "edit_threshold": 0.2}),
-    Decision(algorithm="JointThreshold", parameters={"threshold": 0.1, "penalty_lambda": 3.0}),
-    Decision(algorithm="JointThreshold", parameters={"threshold": 0.05, "max_post_edit_steps": 2}),
-    Decision(algorithm="JointThreshold", parameters={"threshold": 0.9, "max_steps": 5}),
-    Decision(algorithm="EntropyBounded", parameters={"entropy_bound": 2.0}),
-    Decision(algorithm="EntropyBounded", parameters={"entropy_bound": 0.0}),
-    Decision(algorithm="Hierarchical", parameters={"threshold": 0.5, "low_threshold": 0.2}),
-    Decision(algorithm="Credit", parameters={"threshold": 0.5}),
-    Decision(algorithm="Credit", parameters={"threshold": 0.3, "credit_weight": 3.0, "max_steps": 4}),
-]
-SAMPLED = [
-    Sampling(temperature=1.0, seed=7),
-    Sampling(temperature=0.7, top_p=0.8, seed=-3),
-    Sampling(temperature=1.5, top_k=5, seed=2**60),
-]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    return Reference(tiny_checkpoint.write(tmp_path_factory.mktemp("decoder") / "tiny"))
 
 
 @dataclass(eq=False)
@@ -137,10 +111,6 @@ def expected(model: Reference, prompt: list[int], options: EngineOptions, tokens
         )
 
 
-def prompt(seed: int, length: int) -> list[int]:
-    return random.Random(seed).choices(range(5, 250), k=length)
-
-
 def decoded(runner: FakeRunner, requests: list[FakeRequest]) -> list[plain.PlainAnswer]:
     """All of them in one batch; those that have finished make room for the others."""
     left = list(requests)
@@ -171,11 +141,9 @@ def test_drawn_alone(model: Reference, sampling: Sampling) -> None:
 @pytest.mark.parametrize("steps_per_round", [1, 3, 50])
 def test_all_together(model: Reference, steps_per_round: int) -> None:
     """Different algorithms, parameters, seeds, lengths and ends in one batch: each as if it were alone."""
-    many = [EngineOptions(decision=decision) for decision in DECISIONS]
-    many += [EngineOptions(decision=DECISIONS[1], sampling=sampling) for sampling in SAMPLED]
     requests = [
         FakeRequest(prompt(number, 3 + 7 * number), options, 20 + 5 * number % 40)
-        for number, options in enumerate(many)
+        for number, options in enumerate(MANY)
     ]
     answers = decoded(FakeRunner(model, steps_per_round), requests)
     for request, answer in zip(requests, answers, strict=True):

@@ -12,8 +12,8 @@ def register() -> None:
     try:
         # Imported here: a failing import of this module would only be logged too.
         from worker.dllm.hook import install
-        from worker.dllm.hooks import hooks
+        from worker.dllm.hooks import dispensable_hooks, hooks
 
-        install(hooks())
+        install(hooks(), dispensable_hooks())
     except Exception as error:
         raise SystemExit(f"dllm-stack: the extension of SGLang failed: {error!r}") from error

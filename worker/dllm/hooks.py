@@ -11,6 +11,7 @@ from sglang.srt.plugins.hook_registry import HookType
 from worker.cpu import routed_scaling
 from worker.dllm import aborts, checkpoint_tokens, logits, per_request, refusals
 from worker.dllm.hook import Hook
+from worker.dllm.prefill import hooks as prefill
 from worker.dllm.settings import NAME
 
 
@@ -33,3 +34,8 @@ def hooks() -> list[Hook]:
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
         chosen.append(Hook(routed_scaling.TARGET, routed_scaling.scale_in_router, HookType.AROUND))
     return chosen
+
+
+def dispensable_hooks() -> list[Hook]:
+    """Without all of these the engine computes prompts as stock does, and says so."""
+    return [*prefill.hooks(), *prefill.backend_hooks()]

@@ -24,12 +24,10 @@ def hooks() -> list[Hook]:
     chosen = [
         Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND),
         Hook(per_request.PREPARATION, per_request.prepare, HookType.BEFORE),
+        Hook(refusals.TARGET, refusals.refuse, HookType.BEFORE),
         Hook(logits.TARGET, logits.leave_as_they_are, HookType.AROUND),
     ]
-    if hasattr(SchedulerDllmMixin, "validate_dllm_request"):
-        chosen.append(Hook(refusals.IN_SCHEDULER, refusals.refuse_in_scheduler, HookType.AFTER))
-    else:
-        chosen.append(Hook(refusals.IN_TOKENIZER, refusals.refuse_in_tokenizer, HookType.AFTER))
+    if not hasattr(SchedulerDllmMixin, "validate_dllm_request"):  # 0.5.17
         chosen.append(Hook(aborts.TARGET, aborts.account_for_all, HookType.BEFORE))
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
         chosen.append(Hook(routed_scaling.TARGET, routed_scaling.scale_in_router, HookType.AROUND))

@@ -33,9 +33,12 @@ def url(sglang: str, tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         "default": {"algorithm": "LowConfidence", "threshold": 0.3},
         "slots": 8,
         "steps_per_round": 4,
+        "prompt_rows": 16,
+        "mixed_prompt_rows": 8,
         "algorithms": {"Leftmost": str(OWN)},
     }
     dllm = Dllm(algorithm="PerRequest", config=config)
-    with engine_process(tiny, port, run_dir, dllm, sglang=sglang) as process:
+    rows = ["--max-running-requests", "24"]
+    with engine_process(tiny, port, run_dir, dllm, sglang=sglang, engine_args=rows) as process:
         wait_until_up(process, f"http://127.0.0.1:{port}", run_dir / "engine.log")
         yield f"http://127.0.0.1:{port}"

@@ -19,6 +19,7 @@ from tests.engine.reference import Reference
 from worker.dllm.requests import EDITS, FORWARDS, STEPS
 
 TOKENS = 64
+pytestmark = pytest.mark.timeout(600)  # an engine that starts on a busy machine
 PROMPTS = [(prompt(number, 1 + 7 * number % 100), MANY[number % len(MANY)]) for number in range(50)]
 
 

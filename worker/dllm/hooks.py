@@ -1,24 +1,33 @@
-"""Which hooks this SGLang needs, in this process."""
+"""What this SGLang needs of us, in this process."""
 
 from __future__ import annotations
 
 import os
 
+from sglang.srt.dllm import algorithm as sglang_algorithms
 from sglang.srt.dllm.mixin.scheduler import SchedulerDllmMixin
 from sglang.srt.plugins.hook_registry import HookType
 
 from worker.cpu import routed_scaling
-from worker.dllm import aborts, checkpoint_tokens, refusals
+from worker.dllm import aborts, checkpoint_tokens, logits, per_request, refusals
 from worker.dllm.hook import Hook
 from worker.dllm.prefill import hooks as prefill
+from worker.dllm.settings import NAME
+
+
+def add_algorithm() -> None:
+    """Makes `--dllm-algorithm PerRequest` known."""
+    sglang_algorithms.algo_name_to_cls[NAME] = per_request.PerRequest
 
 
 def hooks() -> list[Hook]:
-    chosen = [Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND)]
-    if hasattr(SchedulerDllmMixin, "validate_dllm_request"):
-        chosen.append(Hook(refusals.IN_SCHEDULER, refusals.refuse_in_scheduler, HookType.AFTER))
-    else:
-        chosen.append(Hook(refusals.IN_TOKENIZER, refusals.refuse_in_tokenizer, HookType.AFTER))
+    chosen = [
+        Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND),
+        Hook(per_request.PREPARATION, per_request.prepare, HookType.BEFORE),
+        Hook(refusals.TARGET, refusals.refuse, HookType.BEFORE),
+        Hook(logits.TARGET, logits.leave_as_they_are, HookType.AROUND),
+    ]
+    if not hasattr(SchedulerDllmMixin, "validate_dllm_request"):  # 0.5.17
         chosen.append(Hook(aborts.TARGET, aborts.account_for_all, HookType.BEFORE))
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
         chosen.append(Hook(routed_scaling.TARGET, routed_scaling.scale_in_router, HookType.AROUND))

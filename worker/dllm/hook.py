@@ -23,9 +23,10 @@ def install(hooks: Sequence[Hook], dispensable: Sequence[Hook] = ()) -> None:
     then the process exits instead, with the target's name.
 
     Args:
-        dispensable: hooks whose owner looks itself whether they landed, and does without.
+        dispensable: hooks whose owner looks itself whether they landed, and does without. On a shared
+            target they are the inner ones: one that does not call the original skips none of `hooks`.
     """
-    for hook in (*hooks, *dispensable):
+    for hook in (*dispensable, *hooks):
         HookRegistry.register(hook.target, hook.function, hook.type)
     apply = HookRegistry.apply_hooks
 

@@ -18,14 +18,17 @@ _SEED = 5
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Root mean square of a difference over that of the values, of the worst block, layer, and of K or V."""
+class Differences:
+    """Of each layer: root mean square of the difference over that of the values; the worst block, K or V.
 
-    together: float  # all blocks in one forward, against one at a time
-    other_context: float  # the last block after other blocks, against the same: what must be noticed
+    In layer 0 nothing depends on other blocks yet.
+    """
+
+    together: list[float]  # all blocks in one forward, against one at a time
+    other_context: list[float]  # the last block after other blocks, against the same: what must be noticed
 
 
-def compare(scheduler: Any, blocks: int) -> Difference:
+def compare(scheduler: Any, blocks: int) -> Differences:
     """
     Args:
         blocks: of the prompt, at least 2; all are rows of one forward.
@@ -39,12 +42,14 @@ def compare(scheduler: Any, blocks: int) -> Difference:
     expected = _prefill(scheduler, prompt, at_once=1)
     together = _prefill(scheduler, prompt, at_once=blocks)
     elsewhere = _prefill(scheduler, other, at_once=1)
-    return Difference(_worst(together, expected), _worst(elsewhere[:, -1:], expected[:, -1:]))
+    return Differences(_worst(together, expected), _worst(elsewhere[:, -1:], expected[:, -1:]))
 
 
-def _worst(seen: Tensor, expected: Tensor) -> float:
+def _worst(seen: Tensor, expected: Tensor) -> list[float]:
     difference = (seen - expected).float().square().mean(-1).sqrt()
-    return float((difference / expected.float().square().mean(-1).sqrt()).max())
+    relative = difference / expected.float().square().mean(-1).sqrt()
+    worst: list[float] = relative.unflatten(0, (-1, 2)).flatten(1).amax(1).tolist()
+    return worst
 
 
 def _prefill(scheduler: Any, ids: list[int], at_once: int) -> Tensor:

@@ -144,6 +144,10 @@ class _Forward:
 class _PromptsAlong:
     """The model runner as the algorithm sees it."""
 
+    # Asked by an algorithm that plans attention once for several forwards: the first of this runner's was
+    # planned for more rows than the algorithm's batch has.
+    carries_prompts = True
+
     def __init__(self, runner: Any, everything: Any) -> None:
         self._runner = runner
         self._everything = everything

@@ -27,11 +27,12 @@ _WRITES_FIRST = ("flashinfer", "torch_native", "triton")
 
 _ROUNDING = {torch.float32: 1e-4}
 _COARSE_ROUNDING = 0.1
-"""How far the same block may differ, by the type of the KV. Kernels choose their tiles by the number of
-rows; in 16 bits and below a token's last expert may then be another one."""
+"""How far the KV of the same block may differ in the first two layers, by its type: kernels choose their
+tiles by the number of rows. Deeper, a token of a 16-bit model may have gone to another expert."""
 
 _NOTICED = 4
-"""How many times further another context must move the KV, so that missing blocks could not pass."""
+"""How many times further another context must move layer 1, so that blocks which see too little cannot pass;
+and half of it what must still hold in every deeper one."""
 
 _SMALL = 4
 """Blocks of the smaller comparison: within the captured graphs, where the larger one may be beyond."""
@@ -106,7 +107,7 @@ def _wrong(scheduler: Any, asked: Limits) -> str | None:
     try:
         for blocks in sorted({min(_SMALL, largest), largest}):
             difference = comparison.compare(scheduler, blocks)
-            reason = _judged(blocks, difference, scheduler.token_to_kv_pool_allocator.get_kvcache().dtype)
+            reason = judged(blocks, difference, scheduler.token_to_kv_pool_allocator.get_kvcache().dtype)
             if reason is not None:
                 return reason
     except Exception as error:  # whatever it is, stock behaviour is there
@@ -115,16 +116,20 @@ def _wrong(scheduler: Any, asked: Limits) -> str | None:
     return None
 
 
-def _judged(blocks: int, difference: comparison.Difference, kv_type: torch.dtype) -> str | None:
+def judged(blocks: int, seen: comparison.Differences, kv_type: torch.dtype) -> str | None:
+    """Why the differences do not show that a forward of so many blocks is right; None if they do."""
     allowed = _ROUNDING.get(kv_type, _COARSE_ROUNDING)
-    seen = f"the KV of {blocks} blocks in one forward differs by {difference.together:.2g} from one at a time"
-    _log.info("dllm-stack: %s; other blocks before make %.2g", seen, difference.other_context)
-    if not difference.together <= allowed:
-        return f"{seen}; expected: at most {allowed}"
-    if not difference.other_context >= _NOTICED * difference.together or difference.other_context == 0:
-        return (
-            f"{seen}; other blocks before make {difference.other_context:.2g}, too little to tell them apart"
-        )
+    words = f"KV of {blocks} blocks in one forward, against one at a time"
+    _log.info(
+        "dllm-stack: %s: differs by %s; after other blocks by %s", words, seen.together, seen.other_context
+    )
+    early = max(seen.together[:2])
+    if not early <= allowed:
+        return f"{words}: differs by {early:.2g} in the first layers, expected at most {allowed}"
+    for layer, (same, other) in enumerate(zip(seen.together, seen.other_context, strict=True)):
+        if layer and not same < other / (_NOTICED if layer == 1 else _NOTICED / 2):
+            near = f"too near to the {other:.2g} that another context makes"
+            return f"{words}: differs by {same:.2g} in layer {layer}, {near}"
     return None
 
 

@@ -55,5 +55,6 @@ def test_compiles_for_hopper(kernel: str, absent: tuple[str, ...], dtype: str, g
         name: "constexpr" if name in fixed else types.get(name, "i32") for name in function.arg_names
     }
     constants = {(n,): fixed[name] for n, name in enumerate(function.arg_names) if name in fixed}
-    compiled = compile(ASTSource(function, signature, constants), target=GPUTarget("cuda", 90, 32))
+    source = ASTSource(function, signature, constants)
+    compiled = compile(source, target=GPUTarget("cuda", 90, 32), options={"enable_fp_fusion": True})
     assert compiled.asm["cubin"]

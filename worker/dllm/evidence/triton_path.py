@@ -74,6 +74,7 @@ def read(
         "vocab_start": vocab_start,
         "mask_id": mask_id - vocab_start,
         "GROUP": group,
+        "enable_fp_fusion": True,  # Triton's default differs between versions
     }
     if rows:
         kernels.find[(chunks, rows)](

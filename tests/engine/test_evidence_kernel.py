@@ -48,7 +48,8 @@ def test_compiles_for_hopper(kernel: str, absent: tuple[str, ...], dtype: str, g
     from worker.dllm.evidence import kernels
 
     function = getattr(kernels, kernel)
-    fixed: dict[str, int | None] = {"GROUP": group, "LANES": 2048 // group, "CHUNK": 8192, "CHUNKS": 32}
+    fixed: dict[str, int | None] = {"GROUP": group, "LANES": 2048 // group, "DRAWN_LANES": 128}
+    fixed |= {"CHUNK": 8192, "CHUNKS": 32}
     fixed |= dict.fromkeys(absent)
     types = POINTERS | {"logits": f"*{dtype}"}
     signature = {

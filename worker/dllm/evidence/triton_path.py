@@ -26,7 +26,7 @@ _LOAD_BYTES = 16  # the widest load of a thread
 class Shape:
     """How the first kernel divides a row."""
 
-    chunk: int  # logits of a program
+    chunk: int  # logits of a program; a multiple of the tile
     tile: int  # of them, loaded at once; a power of 2
     warps: int
 
@@ -74,12 +74,14 @@ def read(
         "vocab_start": vocab_start,
         "mask_id": mask_id - vocab_start,
         "GROUP": group,
+        "enable_fp_fusion": True,  # Triton's default differs between versions
     }
     if rows:
         kernels.find[(chunks, rows)](
             **common,
             CHUNK=shape.chunk,
             LANES=shape.tile // group,
+            DRAWN_LANES=min(shape.tile // group, 32 * shape.warps),
             num_warps=shape.warps,
         )
         kernels.conclude[(rows,)](

@@ -32,7 +32,7 @@ LONG = 1900
 
 def program(source: str) -> EngineCommand:
     """A Python program in the place of SGLang."""
-    return EngineCommand([sys.executable, "-c", source], {}, {}, 32)
+    return EngineCommand([sys.executable, "-c", source], {}, {}, 32, "8")
 
 
 async def start(source: str, run_dir: Path) -> EngineProcess:

@@ -8,12 +8,13 @@ from sglang.srt.dllm.mixin.scheduler import SchedulerDllmMixin
 from sglang.srt.plugins.hook_registry import HookType
 
 from worker.cpu import routed_scaling
-from worker.dllm import aborts, checkpoint_tokens, refusals
+from worker.dllm import aborts, checkpoint_tokens, introspection, refusals
 from worker.dllm.hook import Hook
 
 
 def hooks() -> list[Hook]:
     chosen = [Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND)]
+    chosen.append(Hook(introspection.TARGET, introspection.tell_slots, HookType.AFTER))
     if hasattr(SchedulerDllmMixin, "validate_dllm_request"):
         chosen.append(Hook(refusals.IN_SCHEDULER, refusals.refuse_in_scheduler, HookType.AFTER))
     else:

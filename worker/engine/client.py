@@ -7,14 +7,17 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 import aiohttp
 import msgspec
 
-from dllm_stack.messages import Decoding
+from dllm_stack.decoding import EngineOptions
+from dllm_stack.messages import Decoding, Work
+from dllm_stack.work import NONE
 from worker.prompt import Limits
 
 _CALL_S = 10.0  # limit of a call that the HTTP server answers by itself
@@ -24,6 +27,8 @@ _STOP_S = 1.0  # an engine that works ends an aborted request within one round o
 _KEEP_ALIVE_S = 2.0
 # SGLang ends a request at its context length less 2 (srt/managers/scheduler.py, init_req_max_new_tokens).
 _KEPT_BACK = 2
+
+_AS_IT_DOES = EngineOptions()
 
 _Answer = TypeVar("_Answer")
 
@@ -49,6 +54,8 @@ class Progress(msgspec.Struct, frozen=True):
     token_ids: list[int]  # those that are new
     cached_tokens: int  # tokens of the prompt found in the prefix cache
     finish: Finish | None
+    # For each of the new tokens: a block's work stands on its first one. Empty where the engine does not say.
+    work: list[Work] = []
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -114,31 +121,38 @@ class EngineClient:
                 prompt=server.max_req_input_len - 1,
                 context=min(length, server.max_total_num_tokens) - _KEPT_BACK,
             ),
-            slots=1 if single else sum(state.effective_max_running_requests_per_dp for state in states),
+            slots=1 if single else sum(state.slots for state in states),
             algorithm=server.dllm_algorithm,
             attention_backend=server.attention_backend,
             streams_deltas=server.incremental_streaming_output,
         )
 
-    async def generate(self, token_ids: list[int], max_tokens: int, decoding: Decoding) -> Generation:
+    async def generate(
+        self,
+        token_ids: list[int],
+        max_tokens: int,
+        decoding: Decoding,
+        options: EngineOptions = _AS_IT_DOES,
+    ) -> Generation:
         """Starts a generation.
+
+        Args:
+            options: what `decoding` chooses; only an engine that decodes per request knows them.
 
         Raises:
             EngineFault, EngineRefusal
         """
         rid = uuid.uuid4().hex  # fresh each time: SGLang refuses one it has just seen, and aborts by prefix
-        body = {
-            "rid": rid,
-            "input_ids": token_ids,
-            "stream": True,
-            "sampling_params": {
-                "temperature": 0,
-                "max_new_tokens": max_tokens,
-                "stop": decoding.stop,
-                "stop_token_ids": decoding.stop_token_ids,
-                "ignore_eos": decoding.ignore_eos,
-            },
+        sampling: dict[str, Any] = {
+            "temperature": 0,
+            "max_new_tokens": max_tokens,
+            "stop": decoding.stop,
+            "stop_token_ids": decoding.stop_token_ids,
+            "ignore_eos": decoding.ignore_eos,
         }
+        if options != _AS_IT_DOES:
+            sampling["custom_params"] = {"dllm": msgspec.to_builtins(options)}
+        body = {"rid": rid, "input_ids": token_ids, "stream": True, "sampling_params": sampling}
         with self._reaching():
             response = await self._session.post("/generate", json=body)
         if response.status != 200:
@@ -207,11 +221,11 @@ class Generation:
         if finish is not None and finish.status_code is not None:
             # Such an event comes with made-up tokens.
             raise _StreamError(finish.message or "no reason given", finish.status_code).exception()
-        new = event.output_ids[self._tokens :]
+        new, work = event.output_ids[self._tokens :], meta.work(self._tokens, len(event.output_ids))
         self._tokens = len(event.output_ids)
         # Before 0.5.23 SGLang takes a block off this count at every denoise step: it ends far below zero.
         cached = max(0, meta.cached_tokens)
-        return Progress(new, cached, finish)
+        return Progress(new, cached, finish, work)
 
     async def stop(self) -> bool:
         """Ends the request, in the engine too.
@@ -271,6 +285,22 @@ class _StreamError(msgspec.Struct, frozen=True):
 class _Meta(msgspec.Struct):
     finish_reason: Finish | None = None
     cached_tokens: int = 0
+    # For each token of the answer so far; none where no request of a round has said anything.
+    dllm_forwards: list[int | None] = []
+    dllm_steps: list[int | None] = []
+    dllm_edits: list[int | None] = []
+
+    def work(self, begin: int, end: int) -> list[Work]:
+        """Of the tokens between two places."""
+        if not self.dllm_forwards:
+            return []
+        counts = zip_longest(
+            self.dllm_forwards[begin:end], self.dllm_steps[begin:end], self.dllm_edits[begin:end]
+        )
+        return [
+            Work(forwards=forwards or 0, steps=steps or 0, edits=edits or 0) if forwards or edits else NONE
+            for forwards, steps, edits in counts
+        ]
 
 
 class _Event(msgspec.Struct):
@@ -281,6 +311,11 @@ class _Event(msgspec.Struct):
 
 class _State(msgspec.Struct):
     effective_max_running_requests_per_dp: int
+    dllm_slots: int | None = None  # from `worker.dllm.introspection`
+
+    @property
+    def slots(self) -> int:
+        return self.effective_max_running_requests_per_dp if self.dllm_slots is None else self.dllm_slots
 
 
 class _ServerInfo(msgspec.Struct):

@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
+OLDEST := $(VENV)/sglang-0.5.17
 QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
@@ -21,6 +22,14 @@ $(VENV)/.installed: requirements/cpu.txt requirements/install.sh pyproject.toml
 $(VENV)/bin/redis-server: requirements/redis_server.sh $(VENV)/.installed
 	@requirements/redis_server.sh $(VENV)
 
+# And the engine by the oldest SGLang that the extension supports.
+$(OLDEST)/.installed: requirements/sglang-0.5.17.txt $(VENV)/.installed
+	@echo "setup: sglang 0.5.17, for the tests"
+	@rm -rf $(OLDEST)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+		--target $(OLDEST) --requirement $<
+	@touch $@
+
 up: setup ## Run the whole stack on this machine: gateway, router, worker, queue and engine
 	@$(VENV)/bin/dllm-stack up
 
@@ -29,7 +38,7 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server ## Style, types, and every test
+test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed ## Style, types, and every test
 	@$(VENV)/bin/python -m pytest
 
 bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer

@@ -1,12 +1,13 @@
-"""One running SGLang for every test below: DLLM_TEST_ENGINE_URL if that is set, else one of our own."""
+"""A running engine for every test below: one of each SGLang in turn, or the one at DLLM_TEST_ENGINE_URL."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,21 +17,46 @@ import tokenizers
 
 from dllm_stack.local.service import free_port
 from tests.engine.reference import Reference
-from worker import tiny_checkpoint
+from worker import cpu, tiny_checkpoint
 from worker.engine import catalog, checkpoint, command
 
 # A start takes 15 s on two idle cores, and several times that on busy ones.
 START_S = 300
 
 
+RUNNING = os.environ.get("DLLM_TEST_ENGINE_URL")
+
+OLDEST, INSTALLED = "0.5.17", command.sglang_version() or ""
+_OLDEST_FOLDER = Path(sys.prefix) / f"sglang-{OLDEST}"
+# Where its radix cache is on, its KV allocator is a kernel of Triton, which needs a GPU.
+_OLDEST_ON_CPU = ("--disable-radix-cache", "--page-size", "1")
+
+
+def sglang_environment(sglang: str) -> dict[str, str]:
+    """What a process has to have in its environment for its CPU engine to be of this version."""
+    added = cpu.engine_environment()
+    if sglang != OLDEST:
+        return added
+    if not (_OLDEST_FOLDER / "sglang").is_dir():
+        pytest.fail(f"there is no sglang {OLDEST}: run make {_OLDEST_FOLDER}/.installed")
+    return added | {"PYTHONPATH": f"{_OLDEST_FOLDER}{os.pathsep}{added['PYTHONPATH']}"}
+
+
 @contextmanager
 def engine_process(
-    location: Path, port: int, run_dir: Path, dllm: catalog.Dllm | None = None
+    location: Path,
+    port: int,
+    run_dir: Path,
+    dllm: catalog.Dllm | None = None,
+    *,
+    sglang: str = INSTALLED,
+    engine_args: Sequence[str] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The worker's own command for the CPU, run on any checkpoint; output goes to run_dir/engine.log.
 
     Args:
-        dllm: instead of LowConfidence.
+        dllm: instead of the model file's.
+        sglang: the version, one of OLDEST and INSTALLED.
     """
     model = catalog.load_model("tiny-llada2")
     if dllm is not None:
@@ -42,13 +68,14 @@ def engine_process(
         checkpoint.facts(model, str(location)),
         port=port,
         run_dir=run_dir,
-        sglang_version=command.sglang_version() or "",
+        engine_args=[*(_OLDEST_ON_CPU if sglang == OLDEST else ()), *engine_args],
+        sglang_version=sglang,
     )
     planned.write_files()
     with (run_dir / "engine.log").open("wb") as log:
         process = subprocess.Popen(
             planned.argv,
-            env=os.environ | planned.env,
+            env=os.environ | planned.env | sglang_environment(sglang),
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # so that all of it can be killed
@@ -61,15 +88,24 @@ def engine_process(
         process.wait()
 
 
+@pytest.fixture(scope="session", params=[RUNNING] if RUNNING else [OLDEST, INSTALLED])
+def sglang(request: pytest.FixtureRequest) -> str:
+    """The engine's version. Tests that use it, or the engine, run once with each; pytest sorts them, so
+    that no two engines run at once."""
+    if RUNNING:
+        return str(httpx.get(f"{RUNNING}/server_info").json()["version"])
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
-def engine_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if running := os.environ.get("DLLM_TEST_ENGINE_URL"):
-        yield running
+def engine_url(sglang: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if RUNNING:
+        yield RUNNING
         return
     run_dir = tmp_path_factory.mktemp("engine")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with engine_process(tiny_checkpoint.write(run_dir / "tiny"), port, run_dir) as process:
+    with engine_process(tiny_checkpoint.write(run_dir / "tiny"), port, run_dir, sglang=sglang) as process:
         wait_until_up(process, url, run_dir / "engine.log")
         yield url
 

@@ -115,7 +115,8 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.connections = Connections(RedisSettings(url=self.url))
+        # A busy machine must not look like a lost Redis, whose command is sent again.
+        self.connections = Connections(RedisSettings(url=self.url, timeout_s=30))
         self.queue = self.queue_class(self.connections, POOL, SETTINGS)
         self.model = Model(SETTINGS, GATEWAYS)
         self.created = 0

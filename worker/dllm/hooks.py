@@ -1,20 +1,31 @@
-"""Which hooks this SGLang needs, in this process."""
+"""What this SGLang needs of us, in this process."""
 
 from __future__ import annotations
 
 import os
 
+from sglang.srt.dllm import algorithm as sglang_algorithms
 from sglang.srt.dllm.mixin.scheduler import SchedulerDllmMixin
 from sglang.srt.plugins.hook_registry import HookType
 
 from worker.cpu import routed_scaling
-from worker.dllm import aborts, checkpoint_tokens, introspection, refusals
+from worker.dllm import aborts, checkpoint_tokens, introspection, logits, per_request, refusals
 from worker.dllm.hook import Hook
+from worker.dllm.settings import NAME
+
+
+def add_algorithm() -> None:
+    """Makes `--dllm-algorithm PerRequest` known."""
+    sglang_algorithms.algo_name_to_cls[NAME] = per_request.PerRequest
 
 
 def hooks() -> list[Hook]:
-    chosen = [Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND)]
-    chosen.append(Hook(introspection.TARGET, introspection.tell_slots, HookType.AFTER))
+    chosen = [
+        Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND),
+        Hook(per_request.PREPARATION, per_request.prepare, HookType.BEFORE),
+        Hook(logits.TARGET, logits.leave_as_they_are, HookType.AROUND),
+        Hook(introspection.TARGET, introspection.tell_slots, HookType.AFTER),
+    ]
     if hasattr(SchedulerDllmMixin, "validate_dllm_request"):
         chosen.append(Hook(refusals.IN_SCHEDULER, refusals.refuse_in_scheduler, HookType.AFTER))
     else:

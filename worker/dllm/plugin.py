@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def register() -> None:
-    """Registers our hooks.
+    """Registers our algorithm and our hooks.
 
     Raises:
         SystemExit: one of them cannot be registered. SGLang logs any other exception and goes on.
@@ -12,8 +12,9 @@ def register() -> None:
     try:
         # Imported here: a failing import of this module would only be logged too.
         from worker.dllm.hook import install
-        from worker.dllm.hooks import hooks
+        from worker.dllm.hooks import add_algorithm, hooks
 
+        add_algorithm()
         install(hooks())
     except Exception as error:
         raise SystemExit(f"dllm-stack: the extension of SGLang failed: {error!r}") from error

@@ -1,0 +1,56 @@
+"""The one read of a step's logits: of each position its token and how sure the model is of it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from worker.dllm.evidence import torch_path
+from worker.dllm.evidence.values import Draw, Evidence
+
+__all__ = ["Draw", "Evidence", "read", "read_part"]
+
+
+def read(
+    logits: Tensor,
+    *,
+    mask_id: int,
+    penalised: Tensor | None = None,
+    penalty: Tensor | None = None,
+    draw: Draw | None = None,
+) -> Evidence:
+    """Reads each row of logits once; a row's evidence does not depend on the other rows.
+
+    Args:
+        logits: [R, V], float32, bfloat16 or float16; the columns must be contiguous. Not changed.
+        mask_id: never the token; its logit counts in the probabilities of rows that do not sample.
+        penalised: int64 [R], the token whose logit is lowered; -1: none.
+        penalty: float32 [R], by how much.
+        draw: which rows are sampled and how; none: the most probable tokens.
+    """
+    evidence, _ = read_part(logits, mask_id=mask_id, penalised=penalised, penalty=penalty, draw=draw)
+    return evidence
+
+
+def read_part(
+    logits: Tensor,
+    *,
+    mask_id: int,
+    penalised: Tensor | None = None,
+    penalty: Tensor | None = None,
+    draw: Draw | None = None,
+    vocab_start: int = 0,
+) -> tuple[Evidence, Tensor]:
+    """Reads the columns of the vocabulary from `vocab_start` on; `shards.merge` takes what it returns.
+
+    Returns:
+        The evidence of these columns alone, and the score [R] by which their token competes.
+    """
+    if logits.is_cuda:
+        from worker.dllm.evidence import triton_path  # needs Triton, which a CPU has no use for
+
+        path = triton_path.read
+    else:
+        path = torch_path.read
+    return path(
+        logits, mask_id=mask_id, penalised=penalised, penalty=penalty, draw=draw, vocab_start=vocab_start
+    )

@@ -28,6 +28,10 @@ class WorkerMetrics:
         self.load_seconds = gauge(
             "dllm_engine_load_seconds", "From the engine's last start to its readiness, warm-up included."
         )
+        self.prefill_fallback = gauge(
+            "dllm_engine_prefill_fallback",
+            "1: the engine computes prompts one block a round, though more was asked for; the log has why.",
+        )
         self.restarts = counter("dllm_engine_restarts_total", "Starts of the engine after its first.")
         self._blocks = counter("dllm_engine_committed_blocks_total", "Committed blocks sent to gateways.")
         self._tokens = counter("dllm_engine_committed_tokens_total", "Tokens in the committed blocks sent.")

@@ -25,7 +25,7 @@ class FakeEngine:
     def __init__(self) -> None:
         self.events: list[Any] = [_TWO]
         self.asked: list[Any] = []
-        self.state: dict[str, int] = {"effective_max_running_requests_per_dp": 24}
+        self.state: dict[str, Any] = {"effective_max_running_requests_per_dp": 24}
 
     async def generate(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(await request.json())
@@ -127,6 +127,13 @@ async def test_slots_are_what_the_decoder_says(fake_engine: str, engine: FakeEng
         assert (await client.info()).slots == 24
         engine.state["dllm_slots"] = 8  # the rest of its rows are for prompts
         assert (await client.info()).slots == 8
+
+
+async def test_why_prompts_are_computed_slowly(fake_engine: str, engine: FakeEngine) -> None:
+    async with EngineClient(fake_engine) as client:
+        for told, reason in ((None, None), ({"fallback": None}, None), ({"fallback": "no hook"}, "no hook")):
+            engine.state["dllm_prefill"] = told
+            assert (await client.info()).prefill_fallback == reason
 
 
 async def test_a_stream_ends_with_its_client(fake_engine: str) -> None:

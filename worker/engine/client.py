@@ -64,6 +64,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
     algorithm: str | None  # dLLM decoding algorithm
     attention_backend: str | None
     streams_deltas: bool  # events carry what is new instead of all so far
+    prefill_fallback: str | None = (
+        None  # why prompts are computed one block a round, though more was asked for
+    )
 
 
 class EngineClient:
@@ -125,6 +128,7 @@ class EngineClient:
             algorithm=server.dllm_algorithm,
             attention_backend=server.attention_backend,
             streams_deltas=server.incremental_streaming_output,
+            prefill_fallback=next((reason for state in states if (reason := state.fallback)), None),
         )
 
     async def generate(
@@ -309,9 +313,19 @@ class _Event(msgspec.Struct):
     error: _StreamError | None = None
 
 
+class _Prefill(msgspec.Struct):
+    fallback: str | None = None
+
+
 class _State(msgspec.Struct):
     effective_max_running_requests_per_dp: int
-    dllm_slots: int | None = None  # from `worker.dllm.introspection`
+    # From the extension, where it is loaded:
+    dllm_slots: int | None = None
+    dllm_prefill: _Prefill | None = None
+
+    @property
+    def fallback(self) -> str | None:
+        return self.dllm_prefill and self.dllm_prefill.fallback
 
     @property
     def slots(self) -> int:

@@ -149,6 +149,9 @@ class Engine:
                 await _until_up(client)
                 self.info = await client.info()
                 self._check(self.info)
+                self._metrics.prefill_fallback.set(self.info.prefill_fallback is not None)
+                if self.info.prefill_fallback is not None:
+                    log.warning("prompts are computed one block a round", reason=self.info.prefill_fallback)
                 await self._warm_up(client, self.info)
         except TimeoutError:
             raise _EngineDown(f"was not ready after {limit_s:g} s") from None

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,6 +25,11 @@ START_S = 300
 
 
 RUNNING = os.environ.get("DLLM_TEST_ENGINE_URL")
+
+PER_REQUEST = catalog.Dllm(
+    algorithm="PerRequest",
+    config={"default": {"algorithm": "LowConfidence", "threshold": 0.95}, "steps_per_round": 8},
+)
 
 OLDEST, INSTALLED = "0.5.17", command.sglang_version() or ""
 _OLDEST_FOLDER = Path(sys.prefix) / f"sglang-{OLDEST}"
@@ -105,9 +110,16 @@ def engine_url(sglang: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     run_dir = tmp_path_factory.mktemp("engine")
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with engine_process(tiny_checkpoint.write(run_dir / "tiny"), port, run_dir, sglang=sglang) as process:
+    location = tiny_checkpoint.write(run_dir / "tiny")
+    with engine_process(location, port, run_dir, PER_REQUEST, sglang=sglang) as process:
         wait_until_up(process, url, run_dir / "engine.log")
         yield url
+
+
+@pytest.fixture
+async def engine(engine_url: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=engine_url, timeout=60) as client:
+        yield client
 
 
 def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

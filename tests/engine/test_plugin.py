@@ -65,16 +65,8 @@ def test_mask_id_outside_the_vocabulary_is_refused(wrong: object) -> None:
         checkpoint_tokens.mask_id(model(1000, mask_token_id=wrong), stock=156895)
 
 
-def test_an_older_sglang_refuses_in_its_tokenizer() -> None:
-    manager = SimpleNamespace(server_args=SimpleNamespace(dllm_algorithm="LowConfidence"))
-    request = SimpleNamespace(sampling_params={"regex": "[0-9]+"}, return_logprob=True)
-    with pytest.raises(ValueError, match="cannot honour regex, return_logprob"):
-        refusals.refuse_in_tokenizer(None, manager, request, [1])
-
-
 def test_an_autoregressive_engine_refuses_nothing() -> None:
     request = SimpleNamespace(sampling_params={"regex": "[0-9]+"}, return_logprob=True)
-    autoregressive = SimpleNamespace(server_args=SimpleNamespace(dllm_algorithm=None), dllm_config=None)
-    refusals.refuse_in_tokenizer(None, autoregressive, request, [1])
-    assert refusals.refuse_in_scheduler(None, autoregressive, request) is None
+    autoregressive = SimpleNamespace(server_args=SimpleNamespace(dllm_algorithm=None))
+    refusals.refuse(autoregressive, request)
     assert checkpoint_tokens.read_checkpoint(lambda _: None, object()) is None

@@ -11,6 +11,7 @@ from sglang.srt.plugins.hook_registry import HookType
 from worker.cpu import routed_scaling
 from worker.dllm import aborts, checkpoint_tokens, introspection, logits, per_request, refusals
 from worker.dllm.hook import Hook
+from worker.dllm.prefill import hooks as prefill
 from worker.dllm.settings import NAME
 
 
@@ -23,14 +24,17 @@ def hooks() -> list[Hook]:
     chosen = [
         Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND),
         Hook(per_request.PREPARATION, per_request.prepare, HookType.BEFORE),
+        Hook(refusals.TARGET, refusals.refuse, HookType.BEFORE),
         Hook(logits.TARGET, logits.leave_as_they_are, HookType.AROUND),
         Hook(introspection.TARGET, introspection.tell_slots, HookType.AFTER),
     ]
-    if hasattr(SchedulerDllmMixin, "validate_dllm_request"):
-        chosen.append(Hook(refusals.IN_SCHEDULER, refusals.refuse_in_scheduler, HookType.AFTER))
-    else:
-        chosen.append(Hook(refusals.IN_TOKENIZER, refusals.refuse_in_tokenizer, HookType.AFTER))
+    if not hasattr(SchedulerDllmMixin, "validate_dllm_request"):  # 0.5.17
         chosen.append(Hook(aborts.TARGET, aborts.account_for_all, HookType.BEFORE))
     if os.environ.get("SGLANG_USE_CPU_ENGINE") == "1":
         chosen.append(Hook(routed_scaling.TARGET, routed_scaling.scale_in_router, HookType.AROUND))
     return chosen
+
+
+def dispensable_hooks() -> list[Hook]:
+    """Without all of these the engine computes prompts as stock does, and says so."""
+    return [*prefill.hooks(), *prefill.backend_hooks()]

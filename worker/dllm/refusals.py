@@ -1,42 +1,103 @@
-"""Refuses what block decoding cannot honour, before it reaches the scheduler's loop.
+"""Refuses what block decoding cannot honour, before it reaches the scheduler.
 
-A grammar would be waited for in a part of the loop that block decoding never enters, and the engine
-would hang for good; logprobs would come back empty.
+A grammar would be waited for in a part of the scheduler's loop that block decoding never enters, and the
+engine would hang for good; a wrong token id would end the scheduler; the rest would be ignored silently.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-IN_SCHEDULER = "sglang.srt.managers.scheduler.Scheduler.validate_dllm_request"
-# For a SGLang whose scheduler has no such method (0.5.17).
-IN_TOKENIZER = "sglang.srt.managers.tokenizer_manager.TokenizerManager._validate_one_request"
+from worker.dllm.requests import RequestCheck
+from worker.dllm.sampling_params import problems
 
-_GRAMMARS = ("json_schema", "regex", "ebnf", "structural_tag")
+TARGET = "sglang.srt.managers.tokenizer_manager.TokenizerManager.generate_request"
+"""Whatever SGLang's servers and its Python API are asked goes through it, in one process of an engine."""
+
+# Fields of a request that say nothing when they are absent, empty, 0 or false. A batch holds lists of them.
+_NOT_HONOURED = (
+    "return_logprob",
+    "top_logprobs_num",
+    "token_ids_logprob",
+    "return_sampling_mask",
+    "return_hidden_states",
+    "return_routed_experts",
+    "return_indexer_topk",
+    "return_entropy",
+    "session_params",
+    "lora_path",
+    "lora_id",
+    "custom_logit_processor",
+    "input_embeds",
+    "positional_embed_overrides",
+    "image_data",
+    "video_data",
+    "audio_data",
+)
+_HEALTH_CHECK = "HEALTH_CHECK"  # sglang.srt.constants.HEALTH_CHECK_RID_PREFIX
 
 
-def refuse_in_scheduler(stock: str | None, scheduler: Any, request: Any) -> str | None:
-    """AFTER hook: the message of a 400, or None where the request can be served."""
-    if stock is not None or scheduler.dllm_config is None:
-        return stock
-    grammars = [name for name in _GRAMMARS if getattr(request.sampling_params, name)]
-    return _refusal(grammars, request.return_logprob)
-
-
-def refuse_in_tokenizer(stock: None, manager: Any, request: Any, input_ids: list[int] | None) -> None:
-    """AFTER hook.
+def refuse(manager: Any, request: Any, http_request: Any = None) -> None:
+    """BEFORE hook.
 
     Raises:
-        ValueError: becomes a 400.
+        ValueError: names what cannot be honoured; becomes a 400, or an error event in a stream.
     """
-    if manager.server_args.dllm_algorithm is None:
+    # Else it is an EmbeddingReqInput, which SGLang refuses itself.
+    if manager.server_args.dllm_algorithm is None or not hasattr(request, "return_logprob"):
         return
-    grammars = [name for name in _GRAMMARS if (request.sampling_params or {}).get(name)]
-    refusal = _refusal(grammars, getattr(request, "return_logprob", False))
-    if refusal is not None:
-        raise ValueError(refusal)
+    _check_ids(request, manager.model_config.vocab_size)
+    refused = [name for name in _NOT_HONOURED if _says_something(getattr(request, name, None))]
+    wrong: list[str] = []
+    defaults = manager.model_config.get_default_sampling_params()
+    for params in _each(request.sampling_params):
+        unhonoured, ill_formed = problems(params, defaults)
+        refused += unhonoured
+        wrong += ill_formed
+        if isinstance(params, dict) and (problem := _check(manager).problem(params.get("custom_params"))):
+            wrong.append(problem)
+    if refused:
+        names = ", ".join(dict.fromkeys(refused))
+        wrong.insert(0, f"a diffusion language model cannot honour {names}")
+    if wrong:
+        raise ValueError("; ".join(dict.fromkeys(wrong)))
 
 
-def _refusal(grammars: list[str], logprobs: bool) -> str | None:
-    refused = [*grammars, "return_logprob"] if logprobs else grammars
-    return f"a diffusion language model cannot honour {', '.join(refused)}" if refused else None
+def _check(manager: Any) -> RequestCheck:
+    check: RequestCheck | None = getattr(manager, "dllm_request_check", None)
+    if check is None:
+        from sglang.srt.dllm.config import DllmConfig
+
+        check = manager.dllm_request_check = RequestCheck(DllmConfig.from_server_args(manager.server_args))
+    return check
+
+
+def _check_ids(request: Any, vocab_size: int) -> None:
+    """
+    Raises:
+        ValueError: a token or request id that would harm the engine, or other requests.
+    """
+    for ids in _sequences(request.input_ids):
+        if ids and not 0 <= min(ids) <= max(ids) < vocab_size:
+            raise ValueError(f"input_ids: all must be from 0 to {vocab_size - 1}, the model's vocabulary")
+    for rid in _each(request.rid):
+        # SGLang aborts all requests whose ids begin with the one given.
+        if rid == "":
+            raise ValueError("rid: must not be empty")
+        # SGLang answers none of these while it is busy: it is alive, and that is all its own check asks.
+        if isinstance(rid, str) and rid.startswith(_HEALTH_CHECK) and request.input_ids != [0]:
+            raise ValueError(f"rid: must not begin with {_HEALTH_CHECK}, as SGLang's own do")
+
+
+def _sequences(input_ids: Any) -> Iterator[list[int]]:
+    if input_ids:
+        yield from [input_ids] if isinstance(input_ids[0], int) else input_ids
+
+
+def _each(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _says_something(value: Any) -> bool:
+    return any(map(_says_something, value)) if isinstance(value, list) else bool(value)

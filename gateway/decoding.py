@@ -20,7 +20,7 @@ _GREEDY = Sampling()
 _UNSAMPLED = "is not supported without a temperature above 0: the most probable tokens are taken"
 _PARAMETERS: dict[str, Any] = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]
 
-DLLM_SCHEMA = {
+DLLM_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "mode": {"type": "string", "description": "One of the model's modes, as `:mode` behind its name."},

@@ -325,7 +325,7 @@ class _State(msgspec.Struct):
 
     @property
     def fallback(self) -> str | None:
-        return self.dllm_prefill and self.dllm_prefill.fallback
+        return None if self.dllm_prefill is None else self.dllm_prefill.fallback
 
     @property
     def slots(self) -> int:

@@ -55,7 +55,9 @@ def known_blocks(request: Any, most: int) -> int:
         return max(count, 0)
     # Without an explicit prompt mask (0.5.17) a block with a mask id in it is denoised.
     try:
-        masked: int = request.origin_input_ids.index(request.dllm_config.mask_id, prefix, prefix + count * block)
+        masked: int = request.origin_input_ids.index(
+            request.dllm_config.mask_id, prefix, prefix + count * block
+        )
     except ValueError:
         return count
     return (masked - prefix) // block

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dllm_stack.settings import CONFIGS
-from tests.docs.pages import assert_holds, blocks, code, table
+from tests.docs.pages import DOCS, assert_holds, blocks, code, table
 from worker.engine import arguments, catalog, checkpoint, command, decoder_file, preflight
 from worker.engine.catalog import CatalogError, Dllm, Engine, Model, Profile
 from worker.engine.checkpoint import CheckpointError
@@ -108,9 +108,8 @@ def test_the_command_line_on_each_machine(name: str) -> None:
 
 def test_the_examples_of_files_have_every_field(tmp_path: Path) -> None:
     model_example, profile_example = blocks("profiles.md", "yaml")
-    file, algorithm = tmp_path / "example.yaml", tmp_path / "patient.py"
-    algorithm.touch()
-    file.write_text(model_example.replace("/models/patient.py", str(algorithm)))
+    file = tmp_path / "example.yaml"
+    file.write_text(model_example.replace("/models", str(DOCS / "examples"), 2))
     model = catalog.load_model(str(file))
     assert model.facts
     assert model.dllm

@@ -93,12 +93,6 @@ async def test_a_seed_reproduces_an_answer(client: AsyncOpenAI, model: str) -> N
     assert len({text_of(each) for each in unseeded}) > 1
 
 
-async def test_the_coldest_sample_is_the_most_probable(client: AsyncOpenAI, model: str) -> None:
-    greedy = await ask(client, model, messages=OTHER)
-    sampled = await ask(client, model, messages=OTHER, temperature=1, extra_body={"top_k": 1})
-    assert text_of(sampled) == text_of(greedy)
-
-
 @pytest.mark.parametrize("stop", [None, ", 9"])
 async def test_streamed_ids_usage_and_statistics_agree(
     stack: LocalStack, http: aiohttp.ClientSession, client: AsyncOpenAI, model: str, stop: str | None

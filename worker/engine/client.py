@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
@@ -17,7 +16,7 @@ import msgspec
 
 from dllm_stack.decoding import EngineOptions
 from dllm_stack.messages import Decoding, Work
-from dllm_stack.work import NONE
+from worker.engine.wire import Event, Finish, Models, ServerInfo, StreamError
 from worker.prompt import Limits
 
 _CALL_S = 10.0  # limit of a call that the HTTP server answers by itself
@@ -27,6 +26,8 @@ _STOP_S = 1.0  # an engine that works ends an aborted request within one round o
 _KEEP_ALIVE_S = 2.0
 # SGLang ends a request at its context length less 2 (srt/managers/scheduler.py, init_req_max_new_tokens).
 _KEPT_BACK = 2
+
+__all__ = ["EngineClient", "EngineFault", "EngineInfo", "EngineRefusal", "Finish", "Generation", "Progress"]
 
 _AS_IT_DOES = EngineOptions()
 
@@ -39,13 +40,6 @@ class EngineFault(Exception):
 
 class EngineRefusal(Exception):
     """The engine says that the request itself is wrong."""
-
-
-class Finish(msgspec.Struct, frozen=True):
-    type: str  # stop | length | abort
-    matched: int | str | list[int] | None = None
-    message: str | None = None
-    status_code: int | None = None
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -114,8 +108,8 @@ class EngineClient:
 
     async def info(self) -> EngineInfo:
         """Raises EngineFault."""
-        server = await self._get("/server_info", _ServerInfo)
-        length = (await self._get("/v1/models", _Models)).data[0].max_model_len
+        server = await self._get("/server_info", ServerInfo)
+        length = (await self._get("/v1/models", Models)).data[0].max_model_len
         # A dLLM runs one request at a time unless told otherwise, whatever it says of its effective limit.
         single = server.dllm_algorithm is not None and server.max_running_requests is None
         states = server.internal_states
@@ -217,14 +211,14 @@ class Generation:
         event = _decode_event(await self._next_event())
         if event.error is not None:
             self._over = True
-            raise event.error.exception()
+            raise _raised(event.error)
         if event.meta_info is None:
             raise EngineFault("The engine sent an event without meta_info.")
         meta, finish = event.meta_info, event.meta_info.finish_reason
         self._over = finish is not None
         if finish is not None and finish.status_code is not None:
             # Such an event comes with made-up tokens.
-            raise _StreamError(finish.message or "no reason given", finish.status_code).exception()
+            raise _raised(StreamError(finish.message or "no reason given", finish.status_code))
         new, work = event.output_ids[self._tokens :], meta.work(self._tokens, len(event.output_ids))
         self._tokens = len(event.output_ids)
         # Before 0.5.23 SGLang takes a block off this count at every denoise step: it ends far below zero.
@@ -276,84 +270,16 @@ class Generation:
             self._events += chunk
 
 
-class _StreamError(msgspec.Struct, frozen=True):
-    message: str
-    code: int | None = None
-
-    def exception(self) -> EngineFault | EngineRefusal:
-        if self.code is not None and 400 <= self.code < 500:
-            return EngineRefusal(self.message)
-        return EngineFault(f"The engine failed: {self.message}")
+def _raised(error: StreamError) -> EngineFault | EngineRefusal:
+    if error.code is not None and 400 <= error.code < 500:
+        return EngineRefusal(error.message)
+    return EngineFault(f"The engine failed: {error.message}")
 
 
-class _Meta(msgspec.Struct):
-    finish_reason: Finish | None = None
-    cached_tokens: int = 0
-    # For each token of the answer so far; none where no request of a round has said anything.
-    dllm_forwards: list[int | None] = []
-    dllm_steps: list[int | None] = []
-    dllm_edits: list[int | None] = []
-
-    def work(self, begin: int, end: int) -> list[Work]:
-        """Of the tokens between two places."""
-        if not self.dllm_forwards:
-            return []
-        counts = zip_longest(
-            self.dllm_forwards[begin:end], self.dllm_steps[begin:end], self.dllm_edits[begin:end]
-        )
-        return [
-            Work(forwards=forwards or 0, steps=steps or 0, edits=edits or 0) if forwards or edits else NONE
-            for forwards, steps, edits in counts
-        ]
+_event_decoder = msgspec.json.Decoder(Event)
 
 
-class _Event(msgspec.Struct):
-    output_ids: list[int] = []
-    meta_info: _Meta | None = None
-    error: _StreamError | None = None
-
-
-class _Prefill(msgspec.Struct):
-    fallback: str | None = None
-
-
-class _State(msgspec.Struct):
-    effective_max_running_requests_per_dp: int
-    # From the extension, where it is loaded:
-    dllm_slots: int | None = None
-    dllm_prefill: _Prefill | None = None
-
-    @property
-    def fallback(self) -> str | None:
-        return None if self.dllm_prefill is None else self.dllm_prefill.fallback
-
-    @property
-    def slots(self) -> int:
-        return self.effective_max_running_requests_per_dp if self.dllm_slots is None else self.dllm_slots
-
-
-class _ServerInfo(msgspec.Struct):
-    max_req_input_len: int  # exclusive
-    max_total_num_tokens: int  # of the KV cache
-    internal_states: list[_State]  # one a data-parallel rank
-    max_running_requests: int | None = None
-    dllm_algorithm: str | None = None
-    attention_backend: str | None = None
-    incremental_streaming_output: bool = False
-
-
-class _ModelEntry(msgspec.Struct):
-    max_model_len: int
-
-
-class _Models(msgspec.Struct):
-    data: list[_ModelEntry]
-
-
-_event_decoder = msgspec.json.Decoder(_Event)
-
-
-def _decode_event(event: bytes) -> _Event:
+def _decode_event(event: bytes) -> Event:
     try:
         return _event_decoder.decode(event)
     except msgspec.MsgspecError as error:
@@ -369,4 +295,4 @@ async def _error(response: aiohttp.ClientResponse) -> EngineFault | EngineRefusa
         body = ""
     finally:
         response.close()
-    return _StreamError(body.strip() or "no reason given", response.status).exception()
+    return _raised(StreamError(body.strip() or "no reason given", response.status))

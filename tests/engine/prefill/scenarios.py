@@ -1,4 +1,6 @@
-"""What a real scheduler does with prompts: python -m tests.engine.prefill.scenarios FOLDER SERVER_ARGS
+"""What a real scheduler does with prompts.
+
+    python -m tests.engine.prefill.scenarios FOLDER SERVER_ARGS LONGEST
 
 Writes FOLDER/result.json. Stock and ours are one engine: what is in force is switched between two requests.
 """
@@ -19,8 +21,8 @@ from tests.engine.prefill.engine import Engine, kv_of
 from worker import tiny_checkpoint
 
 BLOCK = 32
-LENGTHS = (1, 31, 32, 33, 64, 95, 300, 1000)
-SHORTER = (33, 95, 300)
+LENGTHS = (1, 31, 32, 33, 64, 95, 300)
+SHORTER = (33, 95, 200)
 ANSWER = 40
 _JOINT = {"threshold": 0.5, "edit_threshold": 0.2, "max_post_edit_steps": 4}
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -32,7 +34,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     },
 }
 SLOTS, ALONE, MIXED = 8, 16, 4
-POOL = 4096
+POOL = 1536
 
 
 def start(folder: Path, server_args: dict[str, Any]) -> Engine:
@@ -128,10 +130,10 @@ class Scenarios:
         self.engine.use("LowConfidence", **ALGORITHMS["LowConfidence"])
         lost = []
         with torch.inference_mode():
-            for rounds in range(8):
-                beside = [self.engine.ask(self.prompt(33), 64), self.engine.ask(self.prompt(95), 64)]
+            for rounds in range(7):
+                beside = [self.engine.ask(self.prompt(33), ANSWER), self.engine.ask(self.prompt(5), ANSWER)]
                 self.engine.round()
-                request = self.engine.ask(self.prompt(600), ANSWER)
+                request = self.engine.ask(self.prompt(400), ANSWER)
                 for _ in range(rounds):
                     self.engine.round()
                 self.engine.abort(request)
@@ -143,7 +145,7 @@ class Scenarios:
     def pressure(self) -> dict[str, Any]:
         """More prompts and answers than the KV cache holds at once."""
         self.engine.use("LowConfidence", **ALGORITHMS["LowConfidence"])
-        lengths = (1000, 995, 990, 700, 705, 710, 64, 33)
+        lengths = (450, 445, 440, 300, 305, 64, 33)
         self.stock(True)
         expected = [self.alone(length)[0] for length in lengths]
         self.stock(False)
@@ -214,7 +216,7 @@ def main() -> None:
     result = {
         "in_force": [scenarios.ours.alone, scenarios.ours.mixed],
         "slots": scenarios.engine.config.max_running_requests,
-        "LowConfidence": scenarios.equal("LowConfidence", LENGTHS),
+        "LowConfidence": scenarios.equal("LowConfidence", (*LENGTHS, int(sys.argv[3]))),
         "JointThreshold": scenarios.equal("JointThreshold", SHORTER),
         "PerRequest": scenarios.equal("PerRequest", SHORTER),
         "aborts": scenarios.aborts(),

@@ -18,22 +18,23 @@ from tests.engine.prefill import scenarios
 pytestmark = pytest.mark.timeout(300)  # an engine's start included
 
 _NO_PREFIXES = {"disable_radix_cache": True, "page_size": 1}
+# The version, its arguments, and the longest prompt.
 VARIANTS = {
-    "installed": (INSTALLED, {}),
-    "installed, no prefix cache": (INSTALLED, _NO_PREFIXES),
-    "oldest, no prefix cache": (OLDEST, _NO_PREFIXES),
+    "installed": (INSTALLED, {}, 1000),
+    "installed, no prefix cache": (INSTALLED, _NO_PREFIXES, 500),
+    "oldest, no prefix cache": (OLDEST, _NO_PREFIXES, 500),
 }
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    version, server_args = VARIANTS[request.param]
+    version, server_args, longest = VARIANTS[request.param]
     folder = tmp_path_factory.mktemp("prefill")
     root = Path(__file__).parents[3]
     environment = os.environ | sglang_environment(version)
     environment["PYTHONPATH"] += f"{os.pathsep}{root}"
     ended = subprocess.run(
-        [sys.executable, "-m", scenarios.__name__, str(folder), json.dumps(server_args)],
+        [sys.executable, "-m", scenarios.__name__, str(folder), json.dumps(server_args), str(longest)],
         env=environment,
         cwd=root,
         capture_output=True,
@@ -41,7 +42,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
     result: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return result
+    return result | {"longest": longest}
 
 
 def test_what_is_configured_is_in_force(seen: dict[str, Any]) -> None:
@@ -59,7 +60,7 @@ def test_answers_and_kv_are_those_of_stock(seen: dict[str, Any], algorithm: str)
 
 
 def test_a_prompt_takes_as_many_rounds_as_its_rows_need(seen: dict[str, Any]) -> None:
-    blocks, answer = 1000 // scenarios.BLOCK, seen["LowConfidence"]["rounds"]
+    blocks, answer = seen["longest"] // scenarios.BLOCK, seen["LowConfidence"]["rounds"]
     needed = -(-blocks // scenarios.ALONE)
     assert answer["stock"] - answer["ours"] == blocks - needed
 

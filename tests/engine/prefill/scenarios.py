@@ -80,18 +80,27 @@ class Scenarios:
         self.engine.flush()
         return list(request.output_ids), kv[0] if kv else None, rounds
 
-    def together(self, lengths: tuple[int, ...]) -> tuple[list[list[int]], list[tuple[int, int]]]:
-        """Answers, and of every round how many rows were denoised and how many prompt rows there were."""
+    def together(self, lengths: tuple[int, ...]) -> tuple[list[list[int]], list[tuple[int, int, int]]]:
+        """Answers, and of every round how many rows were denoised, how many prompt rows there were, and how
+        many answers under way were left out."""
+        from sglang.srt.dllm.mixin.req import DllmReqPhase
+
         from worker.dllm.prefill.request import extent_end, is_prompt, prefix_length
 
-        rounds: list[tuple[int, int]] = []
+        rounds: list[tuple[int, int, int]] = []
         original = self.engine.scheduler.run_batch
 
         def count(batch: Any) -> Any:
             rows = [
                 ((extent_end(each) - prefix_length(each)) // BLOCK, is_prompt(each)) for each in batch.reqs
             ]
-            rounds.append((sum(n for n, known in rows if not known), sum(n for n, known in rows if known)))
+            left_out = [
+                each
+                for each in self.engine.scheduler.dllm_manager.waiting_queue
+                if each.dllm_phase == DllmReqPhase.STAGING_DECODE and each not in batch.reqs
+            ]
+            denoised, prompts = (sum(n for n, known in rows if known is kind) for kind in (False, True))
+            rounds.append((denoised, prompts, len(left_out)))
             return original(batch)
 
         self.engine.scheduler.run_batch = count

@@ -118,9 +118,11 @@ def test_an_extent_is_bounded_by_rows_budget_and_free_kv(bound: dict[str, int], 
     assert budget.extent_blocks(adder(**bound), newer([1] * 100)) == blocks
 
 
-def test_a_denoising_row_never_gets_more_than_a_block() -> None:
-    assert budget.at_most_a_block(20 * BLOCK, adder()) == BLOCK
-    assert budget.at_most_a_block(-1, adder()) == -1
+@pytest.mark.parametrize(
+    ("stock", "left", "whole"), [(80, 80, 4), (3, 8, 4), (4, 4, 4), (3, 3, 0), (0, 0, 0)]
+)
+def test_a_denoising_row_gets_a_whole_block_or_nothing(stock: int, left: int, whole: int) -> None:
+    assert budget.whole_block(stock, adder(rem_dllm_tokens=left)) == whole
 
 
 def test_an_older_newcomer_gets_its_blocks_and_the_adder_its_block_size_back() -> None:

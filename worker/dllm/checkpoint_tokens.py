@@ -12,10 +12,11 @@ def read_checkpoint(original: Callable[[Any], Any], server_args: Any) -> Any:
     """AROUND hook: the decoding config that SGLang made, corrected by the checkpoint's.
 
     `mask_token_id` and `block_size` are taken from the checkpoint where it has them; a `block_size` in
-    the algorithm's YAML file outranks both.
+    the algorithm's YAML file outranks both. `slots` in that file is how many requests run at once; SGLang's
+    --max-running-requests, which sizes its buffers, may be larger, for rows of prompts.
 
     Raises:
-        ValueError: the mask id is no token of the model.
+        ValueError: the mask id is no token of the model, or `slots` no number of requests.
     """
     config = original(server_args)
     if config is None:
@@ -25,6 +26,7 @@ def read_checkpoint(original: Callable[[Any], Any], server_args: Any) -> Any:
     model = ModelConfig.from_server_args(server_args)
     if "block_size" not in config.algorithm_config:
         config.block_size = _positive_integer(model.hf_config, "block_size") or config.block_size
+    config.max_running_requests = read_slots(config)
     # Negative in SGLang's table: this architecture decodes without a mask.
     if config.mask_id >= 0:
         config.mask_id = mask_id(model, stock=config.mask_id)
@@ -60,3 +62,16 @@ def _positive_integer(config: Any, name: str) -> int | None:
     if type(value) is not int or value < 1:
         raise ValueError(f"config.json: {name} is {value!r}, not a positive integer")
     return value
+
+
+def read_slots(config: Any) -> int:
+    limit = int(config.max_running_requests)
+    slots = config.algorithm_config.get("slots")
+    if slots is None:
+        return limit
+    if type(slots) is not int or not 1 <= slots <= limit:
+        raise ValueError(
+            f"--dllm-algorithm-config: slots is {slots!r}, "
+            f"not a number from 1 to --max-running-requests, which is {limit}"
+        )
+    return slots

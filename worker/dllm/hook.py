@@ -16,13 +16,17 @@ class Hook:
     type: HookType
 
 
-def install(hooks: Sequence[Hook]) -> None:
+def install(hooks: Sequence[Hook], dispensable: Sequence[Hook] = ()) -> None:
     """Hands the hooks to SGLang, which applies them once all plugins have registered theirs.
 
     SGLang only logs a hook that it could not apply. Half an extension decodes wrong tokens or hangs, so
     then the process exits instead, with the target's name.
+
+    Args:
+        dispensable: hooks whose owner looks itself whether they landed, and does without. On a shared
+            target they are the inner ones: one that does not call the original skips none of `hooks`.
     """
-    for hook in hooks:
+    for hook in (*dispensable, *hooks):
         HookRegistry.register(hook.target, hook.function, hook.type)
     apply = HookRegistry.apply_hooks
 

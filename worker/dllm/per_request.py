@@ -7,9 +7,10 @@ from typing import Any
 from sglang.srt.dllm.algorithm.base import DllmAlgorithm
 
 from worker.dllm.decoder import Decoder
+from worker.dllm.prefill.request import prefix_length
 from worker.dllm.settings import NAME, DecoderSettings
 
-PREPARATION = "sglang.srt.managers.tp_worker.TpModelWorker._forward_batch_generation_dllm"
+PREPARATION = "sglang.srt.managers.tp_worker.TpModelWorker.forward_batch_generation"
 
 
 class PerRequest(DllmAlgorithm):  # type: ignore[misc]
@@ -27,12 +28,12 @@ class PerRequest(DllmAlgorithm):  # type: ignore[misc]
         return self.decoder.run(model_runner, forward_batch, algo_states)
 
 
-def prepare(worker: Any, forward_batch: Any, batch: Any = None) -> None:
+def prepare(worker: Any, batch: Any, *args: Any, **kwargs: Any) -> None:
     """BEFORE hook of a round: gives each request the state of its block, where it begins one."""
-    algorithm = worker.dllm_algorithm
-    if batch is None or not isinstance(algorithm, PerRequest):
+    algorithm = worker.dllm_algorithm if batch is not None and batch.dllm_config is not None else None
+    if not isinstance(algorithm, PerRequest):
         return
-    for request, start in zip(batch.reqs, forward_batch.extend_prefix_lens_cpu, strict=True):
+    for request in batch.reqs:
         # A request that lost its KV begins its block again.
         if request.dllm_algo_state is None or not request.dllm_incomplete_ids:
-            request.dllm_algo_state = algorithm.decoder.begin(request, start)
+            request.dllm_algo_state = algorithm.decoder.begin(request, prefix_length(request))

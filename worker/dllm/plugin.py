@@ -12,9 +12,9 @@ def register() -> None:
     try:
         # Imported here: a failing import of this module would only be logged too.
         from worker.dllm.hook import install
-        from worker.dllm.hooks import add_algorithm, hooks
+        from worker.dllm.hooks import add_algorithm, dispensable_hooks, hooks
 
         add_algorithm()
-        install(hooks())
+        install(hooks(), dispensable_hooks())
     except Exception as error:
         raise SystemExit(f"dllm-stack: the extension of SGLang failed: {error!r}") from error

@@ -2,118 +2,38 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
 from dllm_stack.decoding import Decision, EngineOptions, Sampling
+from tests.engine.conftest import sglang_environment
 from tests.engine.decoding import plain
+from tests.engine.decoding.fake_scheduler import FakeRequest, FakeScheduler
+from tests.engine.decoding.requests import DECISIONS, MANY, SAMPLED, prompt
 from tests.engine.reference import Reference
-from worker import tiny_checkpoint
 from worker.dllm.decoder import Decoder
-from worker.dllm.requests import EDITS, FORWARDS, STEPS, BlockState
+from worker.dllm.requests import EDITS, FORWARDS, STEPS
 from worker.dllm.settings import DecoderSettings
 
-DECISIONS = [
-    Decision(algorithm="LowConfidence", parameters={"threshold": 0.3}),
-    Decision(algorithm="LowConfidence"),
-    Decision(algorithm="LowConfidence", parameters={"threshold": 0.95, "max_steps": 3}),
-    Decision(algorithm="JointThreshold", parameters={"threshold": 0.3, "edit_threshold": 0.2}),
-    Decision(algorithm="JointThreshold", parameters={"threshold": 0.1, "penalty_lambda": 3.0}),
-    Decision(algorithm="JointThreshold", parameters={"threshold": 0.05, "max_post_edit_steps": 2}),
-    Decision(algorithm="JointThreshold", parameters={"threshold": 0.9, "max_steps": 5}),
-    Decision(algorithm="EntropyBounded", parameters={"entropy_bound": 2.0}),
-    Decision(algorithm="EntropyBounded", parameters={"entropy_bound": 0.0}),
-    Decision(algorithm="Hierarchical", parameters={"threshold": 0.5, "low_threshold": 0.2}),
-    Decision(algorithm="Credit", parameters={"threshold": 0.5}),
-    Decision(algorithm="Credit", parameters={"threshold": 0.3, "credit_weight": 3.0, "max_steps": 4}),
-]
-SAMPLED = [
-    Sampling(temperature=1.0, seed=7),
-    Sampling(temperature=0.7, top_p=0.8, seed=-3),
-    Sampling(temperature=1.5, top_k=5, seed=2**60),
-]
+
+def scheduler(model: Reference, steps_per_round: int) -> FakeScheduler:
+    settings = DecoderSettings(default=Decision(algorithm="LowConfidence"), steps_per_round=steps_per_round)
+    decoder = Decoder(settings, model.config["block_size"], model.config["mask_token_id"])
+    return FakeScheduler(model, decoder.run, decoder.begin)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    return Reference(tiny_checkpoint.write(tmp_path_factory.mktemp("decoder") / "tiny"))
-
-
-@dataclass(eq=False)
-class FakeRequest:
-    """What the decoder touches of SGLang's Req."""
-
-    origin_input_ids: list[int]
-    options: EngineOptions
-    max_tokens: int
-    output_ids: list[int] = field(default_factory=list)
-    dllm_algo_state: BlockState | None = None
-    dllm_incomplete_ids: list[int] = field(default_factory=list)
-    customized_info: dict[str, list[int]] | None = None
-
-    @property
-    def sampling_params(self) -> Any:
-        decision, sampling = self.options.decision, self.options.sampling
-        dllm: dict[str, Any] = {
-            "sampling": {name: getattr(sampling, name) for name in sampling.__struct_fields__}
-        }
-        if decision:
-            dllm["decision"] = {"algorithm": decision.algorithm, "parameters": decision.parameters}
-        return SimpleNamespace(custom_params={"dllm": dllm})
-
-
-class FakeRunner:
-    """SGLang's scheduler and model runner, as far as a round of decoding sees them."""
-
-    def __init__(self, model: Reference, steps_per_round: int) -> None:
-        self.model, self.size, self.forwards = model, model.config["block_size"], 0
-        self.mask_id = model.config["mask_token_id"]
-        settings = DecoderSettings(
-            default=Decision(algorithm="LowConfidence"), steps_per_round=steps_per_round
-        )
-        self.decoder = Decoder(settings, self.size, self.mask_id)
-
-    def forward(self, batch: Any, pp_proxy_tensors: None = None) -> Any:
-        self.forwards += 1
-        rows = batch.input_ids.view(-1, self.size).tolist()
-        full = torch.cat(
-            [
-                self.model.logits((request.origin_input_ids + request.output_ids)[:start] + row)
-                for request, start, row in zip(batch.reqs, batch.extend_prefix_lens_cpu, rows, strict=True)
-            ]
-        )
-        return SimpleNamespace(logits_output=SimpleNamespace(full_logits=full), can_run_graph=False)
-
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def round(self, requests: list[FakeRequest]) -> None:
-        starts, ids = [], []
-        for request in requests:
-            sequence = request.origin_input_ids + request.output_ids
-            starts.append(len(sequence) // self.size * self.size)
-            tail = sequence[starts[-1] :]
-            ids += request.dllm_incomplete_ids or tail + [self.mask_id] * (self.size - len(tail))
-        batch = SimpleNamespace(
-            reqs=requests,
-            batch_size=len(requests),
-            input_ids=torch.tensor(ids),
-            extend_prefix_lens_cpu=starts,
-        )
-        states = [
-            request.dllm_algo_state or self.decoder.begin(request, start)
-            for request, start in zip(requests, starts, strict=True)
-        ]
-        _, rows, accepted, left, _ = self.decoder.run(self, batch, states)
-        for request, row, tokens, state in zip(requests, rows, accepted, left, strict=True):
-            request.dllm_algo_state = state
-            request.dllm_incomplete_ids = [] if tokens else row
-            if tokens:
-                known = (len(request.origin_input_ids) + len(request.output_ids)) % self.size
-                request.output_ids += row[known:]
+def decoded(
+    model: Reference, steps_per_round: int, requests: Sequence[FakeRequest]
+) -> list[plain.PlainAnswer]:
+    scheduler(model, steps_per_round).decode(requests)
+    return [answer_of(request) for request in requests]
 
 
 def answer_of(request: FakeRequest) -> plain.PlainAnswer:
@@ -137,25 +57,12 @@ def expected(model: Reference, prompt: list[int], options: EngineOptions, tokens
         )
 
 
-def prompt(seed: int, length: int) -> list[int]:
-    return random.Random(seed).choices(range(5, 250), k=length)
-
-
-def decoded(runner: FakeRunner, requests: list[FakeRequest]) -> list[plain.PlainAnswer]:
-    """All of them in one batch; those that have finished make room for the others."""
-    left = list(requests)
-    while left:
-        runner.round(left)
-        left = [request for request in left if len(request.output_ids) < request.max_tokens]
-    return [answer_of(request) for request in requests]
-
-
 @pytest.mark.parametrize("decision", DECISIONS, ids=lambda d: f"{d.algorithm}-{d.parameters}")
 def test_alone(model: Reference, decision: Decision) -> None:
     options = EngineOptions(decision=decision)
     for length, tokens in ((5, 40), (32, 32)):
         request = FakeRequest(prompt(length, length), options, tokens)
-        [answer] = decoded(FakeRunner(model, steps_per_round=4), [request])
+        [answer] = decoded(model, 4, [request])
         assert answer == expected(model, request.origin_input_ids, options, tokens)
 
 
@@ -163,7 +70,7 @@ def test_alone(model: Reference, decision: Decision) -> None:
 def test_drawn_alone(model: Reference, sampling: Sampling) -> None:
     options = EngineOptions(decision=DECISIONS[0], sampling=sampling)
     request = FakeRequest(prompt(1, 20), options, 40)
-    [answer] = decoded(FakeRunner(model, steps_per_round=8), [request])
+    [answer] = decoded(model, 8, [request])
     assert answer == expected(model, request.origin_input_ids, options, 40)
     assert answer != expected(model, request.origin_input_ids, EngineOptions(decision=DECISIONS[0]), 40)
 
@@ -171,12 +78,28 @@ def test_drawn_alone(model: Reference, sampling: Sampling) -> None:
 @pytest.mark.parametrize("steps_per_round", [1, 3, 50])
 def test_all_together(model: Reference, steps_per_round: int) -> None:
     """Different algorithms, parameters, seeds, lengths and ends in one batch: each as if it were alone."""
-    many = [EngineOptions(decision=decision) for decision in DECISIONS]
-    many += [EngineOptions(decision=DECISIONS[1], sampling=sampling) for sampling in SAMPLED]
     requests = [
         FakeRequest(prompt(number, 3 + 7 * number), options, 20 + 5 * number % 40)
-        for number, options in enumerate(many)
+        for number, options in enumerate(MANY)
     ]
-    answers = decoded(FakeRunner(model, steps_per_round), requests)
+    answers = decoded(model, steps_per_round, requests)
     for request, answer in zip(requests, answers, strict=True):
         assert answer == expected(model, request.origin_input_ids, request.options, request.max_tokens)
+
+
+def test_as_sglangs_own_algorithms(sglang: str, model: Reference, tiny: Path) -> None:
+    """50 prompts, token for token."""
+    stock = [decision for decision in DECISIONS if decision.algorithm in ("LowConfidence", "JointThreshold")]
+    stock = [decision for decision in stock if "max_steps" not in decision.parameters]
+    asked = [(stock[number % len(stock)], prompt(number, 1 + number), 40) for number in range(50)]
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.engine.decoding.stock", str(tiny)],
+        input=msgspec.json.encode(asked),
+        stdout=subprocess.PIPE,
+        env=os.environ | sglang_environment(sglang),
+        check=True,
+    )
+    theirs = msgspec.json.decode(process.stdout.splitlines()[-1])
+    requests = [FakeRequest(ids, EngineOptions(decision=decision), 40) for decision, ids, _ in asked]
+    ours = [answer.token_ids for answer in decoded(model, 8, requests)]
+    assert ours == theirs

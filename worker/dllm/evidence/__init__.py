@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from worker.dllm.evidence import torch_path
@@ -45,12 +47,11 @@ def read_part(
     Returns:
         The evidence of these columns alone, and the score [R] by which their token competes.
     """
+    path: Callable[..., tuple[Evidence, Tensor]] = torch_path.read
     if logits.is_cuda:
         from worker.dllm.evidence import triton_path  # needs Triton, which a CPU has no use for
 
         path = triton_path.read
-    else:
-        path = torch_path.read
     return path(
         logits, mask_id=mask_id, penalised=penalised, penalty=penalty, draw=draw, vocab_start=vocab_start
     )

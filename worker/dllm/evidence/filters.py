@@ -32,7 +32,8 @@ def floor(
         values = torch.where(values > LEAST, values, LEAST)
         values[:, mask_id] = LEFT_OUT
         ordered = values.sort(dim=1, descending=True).values
-        most = torch.where(top_k[part] > 0, top_k[part], ordered.shape[1]).clamp(max=ordered.shape[1])
+        tokens = ordered.shape[1] - 1
+        most = torch.where(top_k[part] > 0, top_k[part], tokens).clamp(max=tokens)
         least = ordered.gather(1, most[:, None] - 1)
         scaled = ordered / temperature[part, None].clamp(min=LEAST_TEMPERATURE)
         probability = torch.where(ordered >= least, scaled, -torch.inf).softmax(dim=1)

@@ -10,7 +10,6 @@ from torch import Tensor
 
 SPREAD = 0x9E3779B9  # 2**32 / golden ratio: neighbouring ids differ in all bits
 MULTIPLIERS = (0x7FEB352D, 0x846CA68B)
-WORD = 0xFFFFFFFF
 
 
 def position_seeds(request_seeds: Tensor, positions: Tensor) -> Tensor:
@@ -23,9 +22,8 @@ def position_seeds(request_seeds: Tensor, positions: Tensor) -> Tensor:
     Returns:
         int64 [B * L] in [0, 2**32).
     """
-    low, high = request_seeds & WORD, (request_seeds >> 32) & WORD
-    request = _mix(_mix(low) ^ high)
-    return _mix(request[:, None] ^ _spread(positions)).flatten()
+    request = _mix(_mix(request_seeds.int()) ^ (request_seeds >> 32).int())
+    return _unsigned(_mix(request[:, None] ^ _spread(positions))).flatten()
 
 
 def gumbel(seeds: Tensor, ids: Tensor) -> Tensor:
@@ -35,8 +33,8 @@ def gumbel(seeds: Tensor, ids: Tensor) -> Tensor:
 
 def uniform(seeds: Tensor, ids: Tensor) -> Tensor:
     """Numbers in (0, 1), float32 [R, V]; the small ones are as finely spaced as float32 allows."""
-    bits = _mix(seeds[:, None] ^ _spread(ids)[None, :])
-    return torch.clamp((bits.float() + 0.5) * 2.0**-32, max=1 - 2.0**-24)
+    bits = _unsigned(_mix(seeds.int()[:, None] ^ _spread(ids)[None, :]))
+    return bits.float().add_(0.5).mul_(2.0**-32).clamp_(max=1 - 2.0**-24)
 
 
 def _gumbel_of(uniforms: Tensor) -> Tensor:
@@ -47,13 +45,22 @@ def _gumbel_of(uniforms: Tensor) -> Tensor:
 
 
 def _spread(numbers: Tensor) -> Tensor:
-    return (numbers * SPREAD) & WORD
+    return (numbers * SPREAD).int()
 
 
 def _mix(words: Tensor) -> Tensor:
-    """int64 holds the 32-bit words: a product may overflow, its low half is right."""
-    words = words ^ (words >> 16)
-    words = (words * MULTIPLIERS[0]) & WORD
-    words = words ^ (words >> 15)
-    words = (words * MULTIPLIERS[1]) & WORD
-    return words ^ (words >> 16)
+    """Words are kept as int32, whose products overflow as unsigned ones do; a shift keeps no sign."""
+    words = words ^ ((words >> 16) & 0xFFFF)
+    words *= _signed(MULTIPLIERS[0])
+    words ^= (words >> 15) & 0x1FFFF
+    words *= _signed(MULTIPLIERS[1])
+    words ^= (words >> 16) & 0xFFFF
+    return words
+
+
+def _signed(word: int) -> int:
+    return word - 2**32 if word >= 2**31 else word
+
+
+def _unsigned(words: Tensor) -> Tensor:
+    return words.long().bitwise_and_(0xFFFFFFFF)

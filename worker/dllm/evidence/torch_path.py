@@ -27,20 +27,39 @@ def read(
     values = logits.float()
     if penalised is not None and penalty is not None:
         values = _penalise(values, penalised - vocab_start, penalty)
-    values = torch.where(values > LEAST, values, LEAST)
-    candidates = values
-    if 0 <= mask_id - vocab_start < values.shape[1]:
-        candidates = values.clone()
-        candidates[:, mask_id - vocab_start] = LEFT_OUT
-    scores = candidates
+    values = torch.fmax(values, torch.tensor(LEAST, device=values.device))  # NaN gives way
+    mask = mask_id - vocab_start
+    mask_here = 0 <= mask < values.shape[1]
+    gumbel: Tensor | None = None
     if draw is not None:
         rows = draw.temperature.nonzero().squeeze(1)
-        drawn = _scaled(candidates[rows], draw.temperature[rows], draw.floor[rows])
+        drawn = _scaled(values[rows], draw.temperature[rows], draw.floor[rows])
+        if mask_here:
+            drawn[:, mask] = LEFT_OUT
+        values[rows] = drawn
         ids = vocab_start + torch.arange(values.shape[1], device=values.device)
-        values = values.index_copy(0, rows, drawn)
-        scores = scores.index_copy(0, rows, drawn + noise.gumbel(draw.seed[rows], ids))
+        gumbel = noise.gumbel(draw.seed[rows], ids)
+    maximum = values.amax(dim=1).clamp(min=LEAST)
+    below = values - maximum[:, None]
+    weights = below.exp()
+    total = weights.sum(dim=1)
+    moment = torch.linalg.vecdot(weights, below)
+
+    if mask_here:
+        values[:, mask] = LEFT_OUT
+    scores = values if gumbel is None else values.index_add(0, rows, gumbel)
     token = scores.argmax(dim=1, keepdim=True)
-    return _describe(values, token, vocab_start), scores.gather(1, token).squeeze(1)
+    logit = values.gather(1, token).squeeze(1)
+    something = total > 0  # a shard may hold nothing that a draw allows
+    log_total = total.log()
+    evidence = Evidence(
+        token=token.squeeze(1) + vocab_start,
+        probability=torch.where(something, (logit - maximum).exp() / total, 0.0),
+        entropy=torch.where(something, log_total - moment / total, 0.0),
+        logit=logit,
+        normalizer=maximum + log_total,
+    )
+    return evidence, scores.gather(1, token).squeeze(1)
 
 
 def _penalise(values: Tensor, tokens: Tensor, penalty: Tensor) -> Tensor:
@@ -49,25 +68,6 @@ def _penalise(values: Tensor, tokens: Tensor, penalty: Tensor) -> Tensor:
     return values.scatter_add(1, column, torch.where(here, -penalty, 0.0)[:, None])
 
 
-def _scaled(candidates: Tensor, temperature: Tensor, floor: Tensor) -> Tensor:
-    allowed = (candidates > LEFT_OUT) & (candidates >= floor[:, None])
-    scaled = candidates / temperature.clamp(min=LEAST_TEMPERATURE)[:, None]
-    return torch.where(allowed, scaled.clamp(min=LEAST), LEFT_OUT)
-
-
-def _describe(values: Tensor, token: Tensor, vocab_start: int) -> Evidence:
-    maximum = values.amax(dim=1, keepdim=True).clamp(min=LEAST)
-    below = values - maximum
-    weights = below.exp()
-    total = weights.sum(dim=1)
-    logit = values.gather(1, token).squeeze(1)
-    log_total = total.log()
-    something = total > 0  # a shard may hold nothing that a draw allows
-    entropy = log_total - (weights * below).sum(dim=1) / total
-    return Evidence(
-        token=token.squeeze(1) + vocab_start,
-        probability=torch.where(something, (logit - maximum.squeeze(1)).exp() / total, 0.0),
-        entropy=torch.where(something, entropy, 0.0),
-        logit=logit,
-        normalizer=maximum.squeeze(1) + log_total,
-    )
+def _scaled(values: Tensor, temperature: Tensor, floor: Tensor) -> Tensor:
+    scaled = values / temperature.clamp(min=LEAST_TEMPERATURE)[:, None]
+    return torch.where(values >= floor[:, None], scaled.clamp(min=LEAST), LEFT_OUT)

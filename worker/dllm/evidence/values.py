@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-LEAST = -1e30
+LEAST = -(2.0**100)
 """Logits below this, -inf and NaN count as this, so that no difference of two of them is undefined."""
 
-LEFT_OUT = -1e32
+LEFT_OUT = -(2.0**107)
 """Stands for a logit that does not take part; its exponential is 0 beside `LEAST` too."""
 
 LEAST_TEMPERATURE = 1e-5

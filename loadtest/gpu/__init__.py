@@ -1,0 +1,13 @@
+"""The engine alone on a GPU: stock SGLang's algorithms against ours, side by side on one card, in turns.
+
+- `steps`: what a denoise step costs.
+- `prompts`: time to the first block, and the gap that a long prompt tears into a running stream.
+- `continuation`: whether an answer that is cut at a block goes on as it would have, and what the demo
+  model's answers are worth in each mode.
+
+The first two run LLaDA2-mini's architecture with random weights. No token is ever sure, so every step
+commits one token a request, or edits some: the same work for every variant. That compares engines and says
+nothing about a trained model's speed.
+
+`--device cpu --checkpoint FOLDER` tries the commands where there is no GPU; its figures mean nothing.
+"""

@@ -1,0 +1,1 @@
+"""What the benchmark puts into an engine: random weights, and a clock around each round."""

@@ -1,0 +1,33 @@
+"""Weights that make every expert and every token about as likely as any other.
+
+SGLang's own dummy weights are so small that all logits are equal, and the router sends every token to the
+same experts, which is less work than a real model is.
+"""
+
+from __future__ import annotations
+
+import torch
+
+# The second is where the loader has imported it to.
+TARGETS = [
+    "sglang.srt.model_loader.weight_utils.initialize_dummy_weights",
+    "sglang.srt.model_loader.loader.initialize_dummy_weights",
+]
+_STANDARD_DEVIATION = 0.02  # as LLaDA2 is initialised
+
+
+def fill(model: torch.nn.Module, low: float = 0.0, high: float = 0.0, seed: int = 1234) -> None:
+    """In place of SGLang's function; the same weights in every process."""
+    generator = None
+    for name, parameter in model.named_parameters():
+        if not parameter.is_floating_point():
+            continue
+        if "norm" in name:
+            parameter.data.fill_(1.0)
+        elif "bias" in name:
+            parameter.data.zero_()
+        else:
+            if generator is None:
+                generator = torch.Generator(parameter.device).manual_seed(seed)
+            for piece in parameter.data.view(-1).split(1 << 28):
+                piece.normal_(0, _STANDARD_DEVIATION, generator=generator)

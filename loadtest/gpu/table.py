@@ -1,0 +1,49 @@
+"""Tables in Markdown, and the arguments that all of the commands take."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from loadtest.gpu.engine import Machine
+
+
+def show(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    print("\n| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
+    for row in rows:
+        print(
+            "| " + " | ".join(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row) + " |"
+        )
+    print(flush=True)
+
+
+def parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=f"python -m loadtest.gpu.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    made.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
+    made.add_argument("--checkpoint", type=Path, help="in place of LLaDA2-mini with random weights")
+    made.add_argument("--start-s", type=float, default=240, help="time for the engines to start")
+    made.add_argument("--engine-files", type=Path, help="folder to keep the engines' logs in")
+    made.add_argument(
+        "--engine-args", nargs=argparse.REMAINDER, default=[], help="more, as the last argument"
+    )
+    return made
+
+
+@contextmanager
+def machine(arguments: argparse.Namespace) -> Iterator[Machine]:
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Machine(
+            device=arguments.device,
+            checkpoint=arguments.checkpoint and arguments.checkpoint.resolve(),
+            folder=(arguments.engine_files or Path(temporary)).resolve(),
+            start_s=arguments.start_s,
+            arguments=arguments.engine_args,
+        )

@@ -16,7 +16,7 @@ import tokenizers
 from dllm_stack.local.service import free_port
 from loadtest.fuzz.mixes import Server
 from loadtest.fuzz.run import ANSWERED, REFUSED, run
-from tests.engine.conftest import PER_REQUEST, RUNNING, engine_process, wait_until_up
+from tests.engine.conftest import RUNNING, engine_process, wait_until_up
 from tests.waiting import eventually
 from worker import tiny_checkpoint
 
@@ -41,7 +41,7 @@ class Engine:
 def own_engine(sglang: str, tmp_path: Path) -> Iterator[Engine]:
     port = free_port()
     location = tiny_checkpoint.write(tmp_path / "tiny")
-    with engine_process(location, port, tmp_path, PER_REQUEST, sglang=sglang) as process:
+    with engine_process(location, port, tmp_path, sglang=sglang) as process:
         url = f"http://127.0.0.1:{port}"
         wait_until_up(process, url, tmp_path / "engine.log")
         yield Engine(url, psutil.Process(process.pid), tmp_path / "engine.log")

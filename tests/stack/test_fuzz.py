@@ -1,4 +1,4 @@
-"""Random requests, legal and illegal, through the whole stack: each is answered or refused, nothing is left."""
+"""Random requests through the whole stack: each is answered or refused, and nothing of them is left."""
 
 from __future__ import annotations
 

@@ -167,9 +167,7 @@ def mix(seed: int, number: int, server: Server) -> Mix:
             number, path, dice.choice(objects if strict else [*objects, b"[]", b"null", b'"x"']), stays_s
         )
     if path == GENERATE:
-        body = _generate(dice, server.vocabulary)
-        if server.gateway:
-            body["model"] = server.model
+        body = _generate(dice, server)
     else:
         body = _openai(dice, path, server)
     if dice.random() < 0.4:
@@ -181,7 +179,7 @@ def mix(seed: int, number: int, server: Server) -> Mix:
     return Mix(number, path, body, stays_s)
 
 
-def _generate(dice: random.Random, vocabulary: int) -> dict[str, Any]:
+def _generate(dice: random.Random, server: Server) -> dict[str, Any]:
     sampling: dict[str, Any] = {
         "temperature": 0,
         "max_new_tokens": dice.randrange(1, _LIKELY_TOKENS),
@@ -189,10 +187,12 @@ def _generate(dice: random.Random, vocabulary: int) -> dict[str, Any]:
     }
     _vary(dice, sampling, _SAMPLING)
     if dice.random() < 0.4:
-        sampling["custom_params"] = {"dllm": _engine_options(dice)}
+        sampling["custom_params"] = {"dllm": _decoding(dice, server)}
     body: dict[str, Any] = {"sampling_params": sampling}
+    if server.gateway:
+        body["model"] = server.model
     if dice.random() < 0.8:
-        body["input_ids"] = _ids(dice, vocabulary)
+        body["input_ids"] = _ids(dice, server.vocabulary)
     else:
         body["text"] = _text(dice)
     if dice.random() < 0.05:
@@ -217,7 +217,8 @@ def _openai(dice: random.Random, path: str, server: Server) -> dict[str, Any]:
         body["messages"] = [_message(dice) for _ in range(dice.choice([0, 1, 1, 1, 1, 2, 3]))]
     _vary(dice, body, _OPENAI)
     if dice.random() < 0.2:
-        body["custom_params"] = {"dllm": _engine_options(dice)}
+        decoding = _decoding(dice, server)
+        body |= {"dllm": decoding} if server.gateway else {"custom_params": {"dllm": decoding}}
     return body
 
 
@@ -261,6 +262,15 @@ def _ids(dice: random.Random, vocabulary: int) -> Any:
             legal(9) * _TOO_LONG,
         ]
     )
+
+
+def _decoding(dice: random.Random, server: Server) -> Any:
+    """As an engine is told it, or as a gateway: there the algorithm's parameters stand beside its name."""
+    options = _engine_options(dice)
+    if not server.gateway or not isinstance(options, dict) or not isinstance(options.get("decision"), dict):
+        return options
+    decision = options["decision"]
+    return {"algorithm": decision["algorithm"], **decision["parameters"]}
 
 
 def _engine_options(dice: random.Random) -> Any:

@@ -166,10 +166,7 @@ def mix(seed: int, number: int, server: Server) -> Mix:
         return Mix(
             number, path, dice.choice(objects if strict else [*objects, b"[]", b"null", b'"x"']), stays_s
         )
-    if path == GENERATE:
-        body = _generate(dice, server)
-    else:
-        body = _openai(dice, path, server)
+    body = _generate(dice, server) if path == GENERATE else _openai(dice, path, server)
     if dice.random() < 0.4:
         body["stream"] = True
     for _ in range(dice.choice([0, 0, 0, 1])):

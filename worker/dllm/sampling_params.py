@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from sglang.srt.sampling.sampling_params import SamplingParams
 
 
 class _Honoured(msgspec.Struct):
@@ -58,6 +57,9 @@ def problems(params: dict[str, Any], defaults: dict[str, Any]) -> tuple[list[str
     Returns:
         The names of those that cannot be honoured, and sentences that name the others.
     """
+    # Not above: it brings in packages that only an engine's own process can load on a CPU.
+    from sglang.srt.sampling.sampling_params import SamplingParams
+
     refused = [
         name
         for name, neutral in _NEUTRAL.items()

@@ -30,12 +30,17 @@ _OF_VENDOR = {
 }
 
 
+# Only an engine of one GPU sees between two steps that somebody waits for the round to end.
+_STEPS_OF_SEVERAL_GPUS = 4
+
+
 def rounds(engine: Engine, vendor: str) -> Rounds:
     """As the profile says, where it says something."""
+    usual = _OF_VENDOR[vendor]
+    if engine.tp > 1:
+        usual = usual._replace(steps_per_round=min(usual.steps_per_round, _STEPS_OF_SEVERAL_GPUS))
     asked = (engine.prompt_rows, engine.mixed_prompt_rows, engine.steps_per_round)
-    return Rounds(
-        *(usual if own is None else own for own, usual in zip(asked, _OF_VENDOR[vendor], strict=True))
-    )
+    return Rounds(*(one if own is None else own for own, one in zip(asked, usual, strict=True)))
 
 
 def content(dllm: Dllm, slots: int, rounds: Rounds) -> str:

@@ -16,6 +16,7 @@ class Answer:
     Attributes:
         index: the place of its prompt in the request.
         end: how it ended, once all of it has been added.
+        blocks: those with tokens.
     """
 
     def __init__(self, index: int, ticket: Ticket, pace: Pace) -> None:
@@ -23,6 +24,7 @@ class Answer:
         self.ticket = ticket
         self.end: End | None = None
         self.token_ids: list[int] = []
+        self.blocks: list[Block] = []
         self._texts: list[str] = []
         self._prompt_tokens = 0
         self._pace = pace
@@ -32,6 +34,8 @@ class Answer:
         self._texts.append(block.text)
         self.token_ids.extend(block.token_ids)
         self._prompt_tokens = block.prompt_tokens
+        if block.token_ids:
+            self.blocks.append(block)
         self._pace.chunk(len(block.token_ids), arrival.at)
 
     def finish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from dllm_stack.messages import ModelCard
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
@@ -11,6 +12,19 @@ from dllm_stack.redis import RedisError
 
 OTHER = "other"  # metrics label of a model that is in no registry
 RETRY_AFTER_S = 5
+
+
+class Found(NamedTuple):
+    """What the `model` of a request means.
+
+    Attributes:
+        mode: behind a colon in the name; None: the name alone.
+        card: None while no worker of the pool has loaded it yet.
+    """
+
+    pool: str
+    mode: str | None
+    card: ModelCard | None
 
 
 class Catalogue:
@@ -34,18 +48,27 @@ class Catalogue:
             if card is not None or name not in self._models:
                 self._models[name] = card
 
-    async def find(self, name: str) -> ModelCard | None:
-        """The card of a model, or None while no worker of its has loaded it yet.
+    async def find(self, name: str) -> Found:
+        """A model by its name, or by its name with one of its modes: `name:mode`.
 
         Raises:
-            RequestError: no such model, or the registry cannot be asked about it.
+            RequestError: no such model, or no such mode of it, or the registry cannot be asked.
         """
-        if name not in self._models:
+        pool, colon, mode = name.partition(":")
+        if pool not in self._models:
             await self._ask()
-        if name not in self._models:
-            message = f"The model {name[:100]!r} does not exist."
+        message = f"The model {name[:100]!r} does not exist"
+        if pool not in self._models:
+            raise RequestError(Problem(ErrorCode.MODEL_NOT_FOUND, f"{message}.", param="model"))
+        card = self._models[pool]
+        if not colon:
+            return Found(pool, None, card)
+        # Until the model is loaded nobody knows its modes.
+        if card is not None and (card.decoding is None or mode not in card.decoding.modes):
+            modes = ", ".join(card.decoding.modes) if card.decoding else "none"
+            message += f": the modes of {pool} are {modes}."
             raise RequestError(Problem(ErrorCode.MODEL_NOT_FOUND, message, param="model"))
-        return self._models[name]
+        return Found(pool, mode, card)
 
     async def only(self) -> str:
         """The model of a request that names none.
@@ -81,5 +104,6 @@ class Catalogue:
         return self._models
 
     def label(self, name: object) -> str:
-        """The `model` label of metrics."""
-        return name if isinstance(name, str) and name in self._models else OTHER
+        """The `model` label of metrics: a pool, whatever the mode."""
+        pool = name.partition(":")[0] if isinstance(name, str) else None
+        return pool if pool in self._models else OTHER

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from dataclasses import dataclass
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from dllm_stack.messages import Decoding, End, Job, Prompt
 from dllm_stack.outcomes import Outcome
@@ -18,12 +21,17 @@ _SHORTEST_S = 0.001  # of a job whose time was up before the exchange has notice
 
 @dataclass(frozen=True)
 class Call:
-    """What a request asks for: one job a prompt."""
+    """What a request asks for: one job a prompt.
+
+    Attributes:
+        seeded: if False, each job gets a seed of its own, with which every attempt writes the same.
+    """
 
     pool: str
     prompts: list[Prompt]
     prompt_param: str  # the field they came in
     decoding: Decoding
+    seeded: bool
     terms: TermsInBody
     stream: bool
     rendering: Rendering
@@ -61,7 +69,7 @@ class Jobs:
                 pool=call.pool,
                 gateway=self._gateway_id,
                 prompt=prompt,
-                decoding=call.decoding,
+                decoding=call.decoding if call.seeded else _seeded(call.decoding),
                 tenant=terms.tenant,
                 tier=terms.tier,
                 timeout_s=max(left_s, _SHORTEST_S),
@@ -97,3 +105,7 @@ class Jobs:
         """Leaves nothing of the jobs behind, here or in the queue."""
         for ticket in self.tickets:
             self._feed.release(ticket)
+
+
+def _seeded(decoding: Decoding) -> Decoding:
+    return replace(decoding, sampling=replace(decoding.sampling, seed=secrets.randbits(63)))

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from dllm_stack.messages import ModelCard, Prompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
-from gateway.validation import GREEDY, Honoured, Neutral, invalid
+from gateway.validation import Honoured, Neutral, invalid
 
 MAX_STOPS = 4  # OpenAI's limit
 # SGLang looks for each at every step, in as much text as the longest is long.
@@ -66,21 +66,18 @@ class StreamOptions(Honoured):
 
 
 _NUMBER = (int, float)
-_NO_SAMPLING = f"{GREEDY}, so there is nothing to sample"
+_NO_PENALTY = "block diffusion takes the probabilities as they are"
 _NO_LOGPROBS = "block diffusion has no log probability for each token"
 _NO_GRAMMAR = "constrained decoding is not available"
 _TEXT_ONLY = "only text is taken"
 
 SAMPLING: dict[str, Neutral] = {
-    "temperature": Neutral(_NUMBER, (0,), GREEDY),
-    "top_p": Neutral(_NUMBER, (1,), _NO_SAMPLING),
-    "top_k": Neutral((int,), (-1, 0, 1), _NO_SAMPLING),
-    "min_p": Neutral(_NUMBER, (0,), _NO_SAMPLING),
-    "frequency_penalty": Neutral(_NUMBER, (0,), GREEDY),
-    "presence_penalty": Neutral(_NUMBER, (0,), GREEDY),
-    "repetition_penalty": Neutral(_NUMBER, (1,), GREEDY),
-    "logit_bias": Neutral((dict,), ({},), GREEDY),
-    "n": Neutral((int,), (1,), f"{GREEDY}, so every choice would be the same"),
+    "min_p": Neutral(_NUMBER, (0,), "only top_p and top_k narrow what is sampled"),
+    "frequency_penalty": Neutral(_NUMBER, (0,), _NO_PENALTY),
+    "presence_penalty": Neutral(_NUMBER, (0,), _NO_PENALTY),
+    "repetition_penalty": Neutral(_NUMBER, (1,), _NO_PENALTY),
+    "logit_bias": Neutral((dict,), ({},), _NO_PENALTY),
+    "n": Neutral((int,), (1,), "a request has one choice; send it again for another"),
     "regex": Neutral((str,), ("",), _NO_GRAMMAR),
     "ebnf": Neutral((str,), ("",), _NO_GRAMMAR),
     "json_schema": Neutral((str,), ("",), _NO_GRAMMAR),
@@ -89,13 +86,12 @@ SAMPLING: dict[str, Neutral] = {
     "no_stop_trim": Neutral((bool,), (False,), "the stop string is never part of the answer"),
     "skip_special_tokens": Neutral((bool,), (True,), "special tokens are never part of the text"),
     "spaces_between_special_tokens": Neutral((bool,), (True,), "special tokens are never part of the text"),
-    "custom_params": Neutral((dict,), ({},), "the engine's own parameters are not passed through"),
 }
 """Decoding parameters without an effect, as OpenAI's and SGLang's clients send them."""
 
 ENGINE: dict[str, Neutral] = {
     "lora_path": Neutral((str, list), (), "adapters are not served"),
-    "custom_logit_processor": Neutral((str, list), (), GREEDY),
+    "custom_logit_processor": Neutral((str, list), (), _NO_PENALTY),
     "session_params": Neutral((dict,), ({},), "every request stands alone"),
     "return_hidden_states": Neutral((bool, str, list), (False,), "only text and token ids are returned"),
     "return_routed_experts": Neutral((bool,), (False,), "only text and token ids are returned"),
@@ -110,7 +106,7 @@ ENGINE: dict[str, Neutral] = {
 OPENAI: dict[str, Neutral] = {
     **SAMPLING,
     **ENGINE,
-    "seed": Neutral((int,), (), f"{GREEDY}, which needs no seed"),
+    "custom_params": Neutral((dict,), ({},), "the engine's own parameters are not passed through; use dllm"),
     "min_tokens": Neutral((int,), (0,), "an answer ends where the model ends it"),
     "response_format": Neutral((dict,), ({"type": "text"},), _NO_GRAMMAR),
 }

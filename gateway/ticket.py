@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dllm_stack.messages import Block, Committed, End, Job, Place, Reply
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
+from dllm_stack.work import NONE
 
 
 class Arrival(NamedTuple):
@@ -19,8 +20,9 @@ class Arrival(NamedTuple):
 class Ticket:
     """Takes replies as they come from Redis and makes one answer of them.
 
-    A reply is taken for where in the answer it belongs, whichever attempt it is from: greedy decoding gives
-    every attempt the same answer. What comes again is compared with what was there, and dropped.
+    A reply is taken for where in the answer it belongs, whichever attempt it is from: decoding gives every
+    attempt the same answer, and so does sampling by its seed. What comes again is compared with what was
+    there, and dropped.
 
     Attributes:
         attempt: the highest attempt that there has been, as far as is known; 0 before any.
@@ -93,7 +95,12 @@ class Ticket:
         known_text = self._text[after.characters :][: len(block.text)]
         if block.token_ids[:tokens] != known_ids or block.text[:characters] != known_text:
             return None
-        return replace(block, token_ids=block.token_ids[tokens:], text=block.text[characters:])
+        return replace(
+            block,
+            token_ids=block.token_ids[tokens:],
+            text=block.text[characters:],
+            work=NONE if known_ids else block.work,  # it was told with the block's first token
+        )
 
 
 def _end_of(reply: Reply) -> Place:

@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 
-GREEDY = "block diffusion decodes greedily"
-
 _JSON_TYPES: dict[type, str] = {
     bool: "a boolean",
     int: "an integer",

@@ -10,11 +10,9 @@ import sys
 import time
 from dataclasses import dataclass
 
-import aiohttp
 from openai import AsyncOpenAI
 
 from dllm_stack.local.greeting import QUESTION
-from loadtest import forwards
 from loadtest.local_stack import LocalStack
 
 NUMBERS = ", ".join(map(str, range(1, 129)))
@@ -51,35 +49,26 @@ async def count(stack: LocalStack, *, show: bool = False) -> Count:
     Args:
         show: print each block as it comes.
     """
-    async with (
-        aiohttp.ClientSession() as http,
-        AsyncOpenAI(base_url=f"{stack.gateway_url}/v1", api_key="none") as client,
-    ):
+    async with AsyncOpenAI(base_url=f"{stack.gateway_url}/v1", api_key="none") as client:
         model = (await client.models.list()).data[0].id
-        before = await forwards.made(http, stack.engine_url)
         began = time.perf_counter()
         stream = await client.chat.completions.create(
             model=model,
             messages=[{"role": "user", "content": QUESTION}],
             stream=True,
-            stream_options={"include_usage": True},
+            extra_body={"dllm": {"stats": True}},
         )
         pieces: list[str] = []
         ttft_s = seconds = 0.0
-        usage = None
         async for chunk in stream:
-            usage = chunk.usage or usage
-            if chunk.choices and (piece := chunk.choices[0].delta.content):
+            if piece := chunk.choices[0].delta.content:
                 seconds = time.perf_counter() - began
                 ttft_s = ttft_s or seconds
                 pieces.append(piece)
                 if show:
                     print(piece, end="", flush=True)
-        made = await forwards.made(http, stack.engine_url) - before
-    assert usage is not None
-    assert usage.prompt_tokens_details is not None
-    prompt = forwards.of_prompt(usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens or 0)
-    return Count("".join(pieces), seconds, ttft_s, len(pieces), usage.completion_tokens, made - prompt)
+    cost: dict[str, int] = chunk.dllm  # type: ignore[attr-defined]  # not OpenAI's
+    return Count("".join(pieces), seconds, ttft_s, len(pieces), cost["tokens"], cost["forwards"])
 
 
 def main() -> None:

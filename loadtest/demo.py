@@ -1,10 +1,10 @@
 """What the demo model can do through the running stack: `python -m loadtest.demo`.
 
 Held-out items of every skill, which the model was never trained on, go to a stack's OpenAI API, all of a
-skill's at once. An engine has one way of decoding, so the stack is started anew for each. Prints exact
-match, tokens per forward, what each way of decoding costs in accuracy, and how the model does when asked in
-words that it was never trained on; the answers to the prompts that everybody tries; and how many wrong tokens
-JointThreshold repairs. Exit status 1 says that a target was missed.
+skill's at once, in each way of decoding. Prints exact match, tokens per forward, what each way of decoding
+costs in accuracy, and how the model does when asked in words that it was never trained on; the answers to
+the prompts that everybody tries; and how many wrong tokens JointThreshold repairs. Exit status 1 says that a
+target was missed.
 """
 
 from __future__ import annotations
@@ -13,26 +13,22 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
-import yaml
 
-from loadtest import demo_report, forwards
+from loadtest import demo_report
 from loadtest.demo_report import DEFAULT, Served
 from loadtest.local_stack import LocalStack
 from models.demo import checkpoint
 from models.demo.chat import Chat
 from models.demo.data import corpus
 from models.demo.data.example import LANGUAGES, Example, Language, Skill, single
-from models.demo.decoding import Algorithm
 from models.demo.evaluate import ALGORITHMS, SEED_PROMPTS, Evaluation
 from models.demo.model import Model
 from worker.engine import catalog
@@ -49,12 +45,12 @@ class Answer:
     """
     Attributes:
         tokens: without the end token.
-        prompt_forwards: those that only stored the prompt.
+        forwards: those that only stored the prompt left out.
     """
 
     text: str
     tokens: int
-    prompt_forwards: int
+    forwards: int
 
 
 @dataclass(frozen=True)
@@ -67,23 +63,11 @@ class Questions:
     examples: list[Example]
 
 
-@contextmanager
-def served(algorithm: Algorithm) -> Iterator[LocalStack]:
-    """A stack with the demo model, decoded in this way."""
-    dllm = catalog.Dllm(algorithm=type(algorithm).__name__, config=asdict(algorithm))
-    model = catalog.load_model(MODEL).model_copy(update={"dllm": dllm})
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.yaml"
-        file.write_text(yaml.safe_dump(model.model_dump(exclude_none=True)))
-        with LocalStack(DLLM_WORKER__MODEL=str(file)) as stack:
-            yield stack
-
-
 class Client:
     """Asks a stack by OpenAI's API. Use as a context manager."""
 
     def __init__(self, stack: LocalStack) -> None:
-        self._gateway_url, self._engine_url = stack.gateway_url, stack.engine_url
+        self._gateway_url = stack.gateway_url
         self._chat = Chat()
 
     async def __aenter__(self) -> Self:
@@ -99,8 +83,10 @@ class Client:
     ) -> None:
         await self._http.close()
 
-    async def answer(self, example: Example) -> Answer:
-        body: dict[str, Any] = {"model": MODEL, "max_tokens": _ANSWER_TOKENS}
+    async def answer(self, example: Example, algorithm: str) -> Answer:
+        way = ALGORITHMS[algorithm]
+        dllm = {"algorithm": type(way).__name__, **asdict(way), "stats": True}
+        body: dict[str, Any] = {"model": MODEL, "max_tokens": _ANSWER_TOKENS, "dllm": dllm}
         if example.tools:  # which the gateway's chat does not take: their prompt is rendered here
             path, body["prompt"] = "completions", self._chat.render(example)
         else:
@@ -111,17 +97,13 @@ class Client:
         return Answer(
             text=choice["text"] if example.tools else choice["message"]["content"],
             tokens=usage["completion_tokens"] - (choice["finish_reason"] == "stop"),
-            prompt_forwards=forwards.of_prompt(
-                usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
-            ),
+            forwards=answer["dllm"]["forwards"],
         )
 
     async def score(self, questions: Questions, algorithm: str) -> Served:
-        before = await forwards.made(self._http, self._engine_url)
         began = time.perf_counter()
-        answers = await asyncio.gather(*map(self.answer, questions.examples))
+        answers = await asyncio.gather(*(self.answer(example, algorithm) for example in questions.examples))
         seconds = time.perf_counter() - began
-        made = await forwards.made(self._http, self._engine_url) - before
         pairs = zip(answers, questions.examples, strict=True)
         return Served(
             algorithm,
@@ -130,7 +112,7 @@ class Client:
             items=len(answers),
             exact=sum(answer.text == example.answer for answer, example in pairs),
             tokens=sum(answer.tokens for answer in answers),
-            forwards=made - sum(answer.prompt_forwards for answer in answers),
+            forwards=sum(answer.forwards for answer in answers),
             seconds=seconds,
             unseen_wordings=questions.unseen_wordings,
         )
@@ -143,7 +125,9 @@ async def scores(stack: LocalStack, algorithm: str, questions: Sequence[Question
 
 async def seed_answers(stack: LocalStack) -> dict[str, str]:
     async with Client(stack) as client:
-        answers = await asyncio.gather(*(client.answer(single(prompt, "")) for prompt in SEED_PROMPTS))
+        answers = await asyncio.gather(
+            *(client.answer(single(prompt, ""), DEFAULT) for prompt in SEED_PROMPTS)
+        )
     return {prompt: answer.text for prompt, answer in zip(SEED_PROMPTS, answers, strict=True)}
 
 
@@ -172,8 +156,8 @@ def main() -> None:
     )
     found: list[Served] = []
     answers: dict[str, str] = {}
-    for algorithm in arguments.algorithms:
-        with served(ALGORITHMS[algorithm]) as stack:
+    with LocalStack(DLLM_WORKER__MODEL=MODEL) as stack:
+        for algorithm in arguments.algorithms:
             of_it = asyncio.run(scores(stack, algorithm, seen))
             demo_report.print_scores(of_it)
             found += of_it

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -47,7 +46,17 @@ class Worker:
         )
         block_size, stall_s = plan.model.block_size, settings.worker.stall_s
         follow = plan.blocks_follow_prompt
-        runner = Runner(self.id, queue, self._engine, plan.renderer, metrics, block_size, stall_s, follow)
+        runner = Runner(
+            self.id,
+            queue,
+            self._engine,
+            plan.renderer,
+            metrics,
+            block_size,
+            stall_s,
+            follow,
+            plan.decisions,
+        )
         self._claims = Claims(
             self.id,
             queue,
@@ -88,13 +97,11 @@ class Worker:
 
     def _state(self) -> tuple[str, int, ModelCard]:
         model, info = self._plan.model, self._engine.info
-        if info is not None:
-            model = msgspec.structs.replace(
-                model, context_length=info.limits.context, algorithm=info.algorithm
-            )
-        if self._engine.ready and info is not None:
-            return "ready", info.slots, model
-        return "loading", 0, model
+        if info is None:
+            return "loading", 0, model
+        if self._engine.ready:
+            return "ready", info.slots, self._plan.card(info)
+        return "loading", 0, self._plan.card(info)
 
     def _engine_changed(self) -> None:
         self._claims.changed()

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from dllm_stack.messages import Block, Committed, Place
+from dllm_stack.messages import Block, Committed, Place, Work
+from dllm_stack.work import NONE
 
 
 class Outbox:
-    """A Redis that is set back loses blocks that it had: it is sent them again.
+    """A Redis that is set back loses blocks that it had: it is sent them again, each as it was, so that the
+    gateway knows it, and the work it has cost, for what came before.
 
     Attributes:
         prompt_tokens: length of the prompt.
-        end: what is to be sent, and what was sent before, ends here.
+        end: where the last block ends.
     """
 
     def __init__(self, committed: Committed) -> None:
         self.prompt_tokens = 0
-        self.end = self._begin = Place(len(committed.token_ids), committed.characters)
-        self._token_ids: list[int] = []
-        self._text = ""
-        self._characters = {self._begin.tokens: self._begin.characters}  # at the end of each block
+        self.end = Place(len(committed.token_ids), committed.characters)
+        self._blocks: dict[int, tuple[Place, Block]] = {}  # by the tokens of the answer before each
+        self._text = ""  # behind the last block; it goes with the next
 
-    def add(self, token_ids: list[int], text: str) -> None:
-        self._token_ids += token_ids
+    def add(self, token_ids: list[int], text: str, work: Work = NONE) -> None:
         self._text += text
-        self.end = Place(self.end.tokens + len(token_ids), self.end.characters + len(text))
         if token_ids:
-            self._characters[self.end.tokens] = self.end.characters
+            self._blocks[self.end.tokens] = self.end, self._block(token_ids, work)
+            self.end = Place(self.end.tokens + len(token_ids), self.end.characters + len(self._text))
+            self._text = ""
 
     def reaches(self, tokens: int) -> bool:
         """Whether everything behind so many tokens of the answer can be sent from here."""
-        return tokens in self._characters
+        return tokens == self.end.tokens or tokens in self._blocks
 
-    def since(self, tokens: int) -> tuple[Place, Block]:
-        """Everything behind the block that ends after so many tokens of the answer; it may be nothing."""
-        after = Place(tokens, self._characters[tokens])
-        token_ids = self._token_ids[tokens - self._begin.tokens :]
-        text = self._text[after.characters - self._begin.characters :]
-        return after, Block(text=text, token_ids=token_ids, prompt_tokens=self.prompt_tokens)
+    def behind(self, tokens: int) -> tuple[Place, Block]:
+        """The block that begins after so many tokens of the answer; behind the last there is only text."""
+        if tokens == self.end.tokens:
+            return self.end, self._block([], NONE)
+        return self._blocks[tokens]
+
+    def _block(self, token_ids: list[int], work: Work) -> Block:
+        return Block(text=self._text, token_ids=token_ids, prompt_tokens=self.prompt_tokens, work=work)

@@ -6,11 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from dllm_stack.local.service import free_port
 from dllm_stack.messages import ModelCard
 from dllm_stack.settings import WorkerSettings
+from worker.decisions import Decisions
 from worker.engine import catalog, checkpoint, command, hardware, preflight
-from worker.engine.architectures import BLOCK_DIFFUSION
+from worker.engine.architectures import BLOCK_DIFFUSION, PER_REQUEST
 from worker.engine.attached import AttachedEngine
 from worker.engine.catalog import CatalogError, Facts, Model
 from worker.engine.checkpoint import CheckpointError
@@ -32,11 +35,17 @@ class Plan:
     renderer: Renderer
     model: ModelCard  # as far as it is known before the engine runs
     start: Callable[[Path], Awaitable[Server]]  # takes the run folder
+    decisions: Decisions
 
     @property
     def blocks_follow_prompt(self) -> bool:
         architecture = BLOCK_DIFFUSION.get(self.facts.architecture)
         return architecture is not None and architecture.blocks_follow_prompt
+
+    def card(self, engine: EngineInfo) -> ModelCard:
+        """The model's card, now that its engine runs."""
+        known = msgspec.structs.replace(self.model, context_length=engine.limits.context)
+        return _decoded(known, self.decisions, engine.algorithm)
 
     def check(self, engine: EngineInfo) -> None:
         """Raises EngineGivenUp when the engine that came up is not one to serve this model with."""
@@ -63,12 +72,14 @@ def make(settings: WorkerSettings, created: int) -> Plan:
         model = catalog.load_model(settings.model)
         location = checkpoint.locate(model, settings.checkpoint)
         facts = checkpoint.facts(model, location)
+        decoding = model.dllm.decoding if model.dllm else None
         if settings.engine_url is not None:
             url = settings.engine_url
             if not url.startswith(("http://", "https://")):
                 raise Refusal(f"worker.engine_url: {url!r} is not like http://127.0.0.1:30000.")
-            algorithm = model.dllm.algorithm if model.dllm else None
             block_size = command.block_size(model.dllm, facts)
+            algorithm = PER_REQUEST if decoding else model.dllm.algorithm if model.dllm else None
+            decisions = Decisions(decoding)
 
             async def start(run_dir: Path) -> Server:
                 return AttachedEngine(url)
@@ -77,6 +88,7 @@ def make(settings: WorkerSettings, created: int) -> Plan:
             build = _builder(settings, model, location, facts)
             planned = build(0, Path())
             algorithm, block_size = planned.algorithm, planned.block_size
+            decisions = Decisions(decoding, decoding.default if decoding else None)
 
             async def start(run_dir: Path) -> Server:
                 engine = build(free_port(), run_dir)
@@ -92,10 +104,18 @@ def make(settings: WorkerSettings, created: int) -> Plan:
         name=model.name,
         context_length=facts.context_length,
         block_size=block_size,
-        algorithm=algorithm,
+        algorithm=None,
         created=created,
     )
-    return Plan(facts, renderer, card, start)
+    return Plan(facts, renderer, _decoded(card, decisions, algorithm), start, decisions)
+
+
+def _decoded(card: ModelCard, decisions: Decisions, algorithm: str | None) -> ModelCard:
+    """The card of a model whose engine has this --dllm-algorithm."""
+    decoding = decisions.card_with(algorithm)
+    return msgspec.structs.replace(
+        card, algorithm=decoding.default.algorithm if decoding else algorithm, decoding=decoding
+    )
 
 
 def _builder(

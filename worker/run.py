@@ -14,6 +14,7 @@ from dllm_stack.messages import Claim, End, Place
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import RedisError
+from worker.decisions import ONE_WAY, Decisions
 from worker.engine.client import EngineFault, EngineRefusal, Finish, Generation
 from worker.engine.supervisor import Engine
 from worker.metrics import WorkerMetrics
@@ -49,6 +50,7 @@ class Runner:
     Attributes:
         block_size: see `ModelCard`.
         blocks_follow_prompt: see `BlockDiffusion`.
+        decisions: how the engine can decode.
     """
 
     worker_id: str
@@ -59,6 +61,7 @@ class Runner:
     block_size: int
     stall_s: float
     blocks_follow_prompt: bool = False
+    decisions: Decisions = ONE_WAY
 
     def run(self, claim: Claim) -> Run:
         return Run(self, claim)
@@ -134,7 +137,9 @@ class Run:
     async def _generate(self) -> End | GiveBack:
         runner, job = self._runner, self._job
         assert runner.engine.info is not None
-        limits = runner.engine.info.limits
+        engine = runner.engine.info
+        limits = engine.limits
+        options = runner.decisions.options(job.decoding, engine.algorithm)
         runner.renderer.check_length(job.prompt, limits)
         prompt = await runner.renderer.render(job.prompt)
         room = answer_room(job.prompt, len(prompt), job.decoding, limits)
@@ -146,7 +151,7 @@ class Run:
         try:
             async with asyncio.timeout(runner.stall_s):
                 generation = await runner.engine.generate(
-                    prompt + committed[:kept], room - kept, job.decoding
+                    prompt + committed[:kept], room - kept, job.decoding, options
                 )
         except TimeoutError:
             return self._stalled()
@@ -170,14 +175,13 @@ class Run:
                 message = f"The engine aborted this request: {progress.finish.message}"
                 return End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.ENGINE_ERROR, message))
             try:
-                piece = transcript.read(progress.token_ids, progress.finish)
+                piece = transcript.read(progress.token_ids, progress.finish, progress.work)
             except Diverged as diverged:
                 log.error("answer diverged", job=self._job.id, attempt=self._attempt, how=str(diverged))
                 return _refused(_DIVERGED)
-            outbox.add(piece.token_ids, piece.text)
+            outbox.add(piece.token_ids, piece.text, piece.work)
             if piece.token_ids:
-                metrics.blocks.inc()
-                metrics.tokens.inc(len(piece.token_ids))
+                metrics.committed(len(piece.token_ids), piece.work)
             if piece.ending is not None:
                 # Of an answer that was begun elsewhere, the engine took a part for its prompt.
                 cached = min(progress.cached_tokens, outbox.prompt_tokens)
@@ -201,7 +205,7 @@ class Run:
         while self._sent < self._outbox.end.tokens:
             if not self._outbox.reaches(self._sent):
                 return False
-            after, block = self._outbox.since(self._sent)
+            after, block = self._outbox.behind(self._sent)
             call = partial(queue.commit, worker, job.id, attempt, after, block)
             wanted, self._sent = await _once_redis_answers(call)
             if not wanted:
@@ -217,7 +221,7 @@ class Run:
         queue, worker, job, attempt = self._runner.queue, self._runner.worker_id, self._job, self._attempt
         after, block = _NOWHERE, None
         if end.outcome is Outcome.COMPLETED:
-            after, last = self._outbox.since(self._sent)
+            after, last = self._outbox.behind(self._sent)
             block = last if last.token_ids or last.text else None
         call = partial(queue.finish, worker, job.id, attempt, after, end, block)
         return await _once_redis_answers(call)

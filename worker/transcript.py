@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from dllm_stack.messages import Committed
+from dllm_stack.messages import Committed, Work
+from dllm_stack.work import NONE, total
 from worker.engine.client import Finish
 from worker.text import Detokenizer, TextGate, decided
 
@@ -23,6 +25,7 @@ class Piece(NamedTuple):
     token_ids: list[int]
     text: str
     ending: Finish | None  # set once this is the last piece
+    work: Work = NONE  # what these tokens have cost
 
 
 class Transcript:
@@ -52,29 +55,31 @@ class Transcript:
             text.add(self._committed[:kept])
         self._gate = TextGate(self._stop, committed.characters)
 
-    def read(self, token_ids: list[int], finish: Finish | None) -> Piece:
+    def read(self, token_ids: list[int], finish: Finish | None, work: Sequence[Work] = ()) -> Piece:
         """What is new in the tokens that come next.
 
         Args:
             finish: why the engine ends here.
+            work: of each token; may be shorter. That of tokens which are not new has been told with them.
 
         Raises:
             Diverged
         """
         token_ids, stop = self._until_stop(token_ids)
         new = self._beyond_committed(token_ids)
+        cost = total(work[len(token_ids) - len(new) : len(token_ids)])
         ending = Finish("stop", stop) if stop is not None else finish
         by_token = ending is not None and isinstance(ending.matched, int)
         for text in self._searched:
             text.add(token_ids[:-1] if by_token else token_ids)
         if ending is None:
-            return Piece(new, self._gate.push(self._visible.text), None)
+            return Piece(new, self._gate.push(self._visible.text), None, cost)
         whole = self._visible.text
         if isinstance(ending.matched, str):
             whole = whole.partition(ending.matched)[0]
         if self._tokens < len(self._committed) or len(whole) < self._gate.sent:
             raise Diverged("it is shorter")
-        return Piece(new, self._gate.finish(whole), ending)
+        return Piece(new, self._gate.finish(whole), ending, cost)
 
     def _beyond_committed(self, token_ids: list[int]) -> list[int]:
         known = self._committed[self._tokens :][: len(token_ids)]

@@ -10,6 +10,7 @@ from worker.dllm.algorithms.algorithm import Algorithm, Block, Carried, Change, 
 
 class Leftmost(Algorithm):
     defaults: ClassVar = {"tokens": 4}  # of a step
+    only_fills: ClassVar = True
 
     def step(self, block: Block, parameters: Mapping[str, Tensor], carried: Carried) -> Change:
         rank = block.masked.cumsum(dim=1)  # 1 for the first masked position

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from pydantic import Field
 
 from dllm_stack.messages import Tier
+from gateway.decoding import Dllm, SamplingFields, Seed
 from gateway.parameters import (
     LOGPROBS,
     OPENAI,
@@ -19,6 +20,7 @@ from gateway.parameters import (
     StreamOptions,
     TokenIdList,
 )
+from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
 from gateway.usage import Usage
 from gateway.validation import Honoured, Neutral, Rules
@@ -50,7 +52,7 @@ class Message(Honoured):
     function_call: None = None
 
 
-class ChatRequest(TermsInBody):
+class ChatRequest(TermsInBody, SamplingFields):
     model: str
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     max_tokens: Count | None = None
@@ -58,6 +60,8 @@ class ChatRequest(TermsInBody):
     stop: Stops
     stop_token_ids: TokenIdList | None = None
     ignore_eos: bool | None = None
+    seed: Seed | None = None
+    dllm: Dllm | None = None  # checked by `decoding.choose`
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -105,6 +109,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     system_fingerprint: None = None
     service_tier: Tier | UnsetType = UNSET  # if the request has one
+    dllm: Statistics | UnsetType = UNSET  # if the request asks for it, in the last of a stream
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -128,3 +133,4 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | UnsetType | None = UNSET
     system_fingerprint: None = None
     service_tier: Tier | UnsetType = UNSET  # if the request has one
+    dllm: Statistics | UnsetType = UNSET  # if the request asks for it, in the last of a stream

@@ -19,16 +19,18 @@ from gateway.chat.protocol import (
     Delta,
     ReplyMessage,
 )
+from gateway.statistics import Statistics, Told
 from gateway.usage import StreamUsage, Usage, usage_of
 
 
 class ChatRendering:
-    def __init__(self, request_id: str, asked: ChatRequest) -> None:
+    def __init__(self, request_id: str, asked: ChatRequest, statistics: bool) -> None:
         self._id = f"chatcmpl-{request_id}"
         self._created = int(time.time())
         self._model = asked.model
         self._tier = asked.tier_told
         self._usage = StreamUsage(asked.stream_options)
+        self._told = Told(statistics)
         self._begun = False
 
     def document(self, answers: list[Answer]) -> bytes:
@@ -41,6 +43,7 @@ class ChatRendering:
                 choices=[Choice(ReplyMessage(answer.text), answer.finish_reason)],
                 usage=usage_of(answers),
                 service_tier=self._tier,
+                dllm=self._told.of(answers),
             )
         )
 
@@ -50,12 +53,14 @@ class ChatRendering:
         return self._event(answer, ChunkChoice(Delta(self._role(), block.text)))
 
     def end(self, answer: Answer) -> bytes:
-        return self._event(answer, ChunkChoice(Delta(self._role()), answer.finish_reason))
+        choice = ChunkChoice(Delta(self._role()), answer.finish_reason)
+        told = UNSET if self._usage.at_end else self._told.of([answer])
+        return self._chunk([choice], self._usage.of_chunk(answer), told)
 
     def close(self, answers: list[Answer]) -> bytes:
         if not self._usage.at_end:
             return sse.DONE
-        return self._chunk([], usage_of(answers)) + sse.DONE
+        return self._chunk([], usage_of(answers), self._told.of(answers)) + sse.DONE
 
     def failure(self, problem: Problem) -> bytes:
         return sse.event(problem.body())
@@ -69,7 +74,12 @@ class ChatRendering:
     def _event(self, answer: Answer, choice: ChunkChoice) -> bytes:
         return self._chunk([choice], self._usage.of_chunk(answer))
 
-    def _chunk(self, choices: list[ChunkChoice], usage: Usage | UnsetType | None) -> bytes:
+    def _chunk(
+        self,
+        choices: list[ChunkChoice],
+        usage: Usage | UnsetType | None,
+        told: Statistics | UnsetType = UNSET,
+    ) -> bytes:
         return sse.event(
             Chunk(
                 id=self._id,
@@ -78,5 +88,6 @@ class ChatRendering:
                 choices=choices,
                 usage=usage,
                 service_tier=self._tier,
+                dllm=told,
             )
         )

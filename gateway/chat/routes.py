@@ -10,6 +10,7 @@ from dllm_stack.messages import Decoding
 from gateway.chat.prompt import chat_prompt
 from gateway.chat.protocol import RULES
 from gateway.chat.rendering import ChatRendering
+from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
@@ -32,11 +33,12 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
         {"max_completion_tokens": asked.max_completion_tokens, "max_tokens": asked.max_tokens}
     )
     prompt = chat_prompt(asked.messages)
-    card = await gateway.catalogue.find(asked.model)
+    found = await gateway.catalogue.find(asked.model)
+    choice = choose(found, Ask(asked, asked.seed, asked.dllm))
     tokens_param = "max_tokens" if asked.max_tokens else "max_completion_tokens"
-    check_context(card, [prompt], "messages", max_tokens, tokens_param)
+    check_context(found.card, [prompt], "messages", max_tokens, tokens_param)
     return Call(
-        pool=asked.model,
+        pool=found.pool,
         prompts=[prompt],
         prompt_param="messages",
         decoding=Decoding(
@@ -44,8 +46,12 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             stop=asked.stop,
             stop_token_ids=asked.stop_token_ids or [],
             ignore_eos=bool(asked.ignore_eos),
+            mode=choice.mode,
+            decision=choice.decision,
+            sampling=choice.sampling,
         ),
+        seeded=choice.seeded,
         terms=asked,
         stream=bool(asked.stream),
-        rendering=ChatRendering(request_id, asked),
+        rendering=ChatRendering(request_id, asked, choice.statistics),
     )

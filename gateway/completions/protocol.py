@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from dllm_stack.messages import Tier
+from gateway.decoding import Dllm, SamplingFields, Seed
 from gateway.parameters import (
     COMPLETION_LOGPROBS,
     OPENAI,
@@ -16,6 +17,7 @@ from gateway.parameters import (
     TokenIdList,
 )
 from gateway.prompts import Texts
+from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
 from gateway.usage import Usage
 from gateway.validation import Neutral, Rules
@@ -23,13 +25,15 @@ from gateway.validation import Neutral, Rules
 DEFAULT_MAX_TOKENS = 16  # as in OpenAI's reference
 
 
-class CompletionRequest(TermsInBody):
+class CompletionRequest(TermsInBody, SamplingFields):
     model: str
     prompt: Texts
     max_tokens: Count | None = None
     stop: Stops
     stop_token_ids: TokenIdList | None = None
     ignore_eos: bool | None = None
+    seed: Seed | None = None
+    dllm: Dllm | None = None  # checked by `decoding.choose`
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -65,3 +69,4 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | UnsetType | None = UNSET
     system_fingerprint: None = None
     service_tier: Tier | UnsetType = UNSET  # if the request has one
+    dllm: Statistics | UnsetType = UNSET  # if the request asks for it, in the last of a stream

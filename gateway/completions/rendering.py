@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import time
 
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from dllm_stack.messages import Block
 from dllm_stack.outcomes import Problem
 from gateway import sse
 from gateway.answer import Answer
 from gateway.completions.protocol import Choice, Completion, CompletionRequest
+from gateway.statistics import Statistics, Told
 from gateway.usage import StreamUsage, Usage, usage_of
 
 
 class CompletionRendering:
-    def __init__(self, request_id: str, asked: CompletionRequest) -> None:
+    def __init__(self, request_id: str, asked: CompletionRequest, statistics: bool) -> None:
         self._id = f"cmpl-{request_id}"
         self._created = int(time.time())
         self._model = asked.model
         self._tier = asked.tier_told
         self._usage = StreamUsage(asked.stream_options)
+        self._told = Told(statistics)
 
     def document(self, answers: list[Answer]) -> bytes:
         choices = [Choice(answer.text, answer.index, answer.finish_reason) for answer in answers]
-        return sse.encode_json(self._completion(choices, usage_of(answers)))
+        return sse.encode_json(self._completion(choices, usage_of(answers), self._told.of(answers)))
 
     def block(self, answer: Answer, block: Block) -> bytes:
         if not block.text:
@@ -32,12 +34,14 @@ class CompletionRendering:
         return self._event(answer, Choice(block.text, answer.index))
 
     def end(self, answer: Answer) -> bytes:
-        return self._event(answer, Choice("", answer.index, answer.finish_reason))
+        choice = Choice("", answer.index, answer.finish_reason)
+        told = UNSET if self._usage.at_end else self._told.of([answer])
+        return sse.event(self._completion([choice], self._usage.of_chunk(answer), told))
 
     def close(self, answers: list[Answer]) -> bytes:
         if not self._usage.at_end:
             return sse.DONE
-        return sse.event(self._completion([], usage_of(answers))) + sse.DONE
+        return sse.event(self._completion([], usage_of(answers), self._told.of(answers))) + sse.DONE
 
     def failure(self, problem: Problem) -> bytes:
         return sse.event(problem.body())
@@ -45,7 +49,9 @@ class CompletionRendering:
     def _event(self, answer: Answer, choice: Choice) -> bytes:
         return sse.event(self._completion([choice], self._usage.of_chunk(answer)))
 
-    def _completion(self, choices: list[Choice], usage: Usage | UnsetType | None) -> Completion:
+    def _completion(
+        self, choices: list[Choice], usage: Usage | UnsetType | None, told: Statistics | UnsetType = UNSET
+    ) -> Completion:
         return Completion(
             id=self._id,
             created=self._created,
@@ -53,4 +59,5 @@ class CompletionRendering:
             choices=choices,
             usage=usage,
             service_tier=self._tier,
+            dllm=told,
         )

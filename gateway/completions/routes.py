@@ -9,6 +9,7 @@ from starlette.responses import Response
 from dllm_stack.messages import Decoding
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS, RULES
 from gateway.completions.rendering import CompletionRendering
+from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
@@ -27,11 +28,12 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     asked = check(body, RULES)
     check_stream_options(asked.stream, asked.stream_options)
     check_stop_tokens(asked.stop_token_ids, asked.ignore_eos, "stop_token_ids")
-    card = await gateway.catalogue.find(asked.model)
+    found = await gateway.catalogue.find(asked.model)
+    choice = choose(found, Ask(asked, asked.seed, asked.dllm))
     prompts = asked.prompt.prompts
-    check_context(card, prompts, "prompt", asked.max_tokens, "max_tokens")
+    check_context(found.card, prompts, "prompt", asked.max_tokens, "max_tokens")
     return Call(
-        pool=asked.model,
+        pool=found.pool,
         prompts=prompts,
         prompt_param="prompt",
         decoding=Decoding(
@@ -39,8 +41,12 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             stop=asked.stop,
             stop_token_ids=asked.stop_token_ids or [],
             ignore_eos=bool(asked.ignore_eos),
+            mode=choice.mode,
+            decision=choice.decision,
+            sampling=choice.sampling,
         ),
+        seeded=choice.seeded,
         terms=asked,
         stream=bool(asked.stream),
-        rendering=CompletionRendering(request_id, asked),
+        rendering=CompletionRendering(request_id, asked, choice.statistics),
     )

@@ -8,20 +8,35 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from pydantic import WithJsonSchema
 
+from gateway.decoding import DLLM_SCHEMA, Dllm, SamplingFields, Seed
 from gateway.parameters import ENGINE, SAMPLING, TOKEN_LOGPROBS, TOP_LOGPROBS, Count, Stops, TokenIdList
 from gateway.parameters import LOGPROBS as RETURN_LOGPROB
 from gateway.prompts import PlainTexts, TokenIds
+from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
-from gateway.validation import GREEDY, Honoured, Neutral, Rules
+from gateway.validation import Honoured, Neutral, Rules
 
 DEFAULT_MAX_NEW_TOKENS = 128  # SGLang's
 
 
-class SamplingParams(Honoured):
+_CUSTOM_PARAMS = {
+    "type": "object",
+    "properties": {"dllm": DLLM_SCHEMA},
+    "additionalProperties": False,
+}
+
+
+class CustomParams(Honoured):
+    dllm: Dllm | None = None  # checked by `decoding.choose`
+
+
+class SamplingParams(SamplingFields):
     max_new_tokens: Count | None = None
     stop: Stops
     stop_token_ids: TokenIdList | None = None
     ignore_eos: bool | None = None
+    sampling_seed: Seed | None = None
+    custom_params: Annotated[CustomParams, WithJsonSchema(_CUSTOM_PARAMS)] | None = None
 
 
 class GenerateRequest(TermsInBody):
@@ -54,7 +69,6 @@ SAMPLING_RULES = Rules(
     SamplingParams,
     neutral={
         **SAMPLING,
-        "sampling_seed": Neutral((int,), (), f"{GREEDY}, which needs no seed"),
         "min_new_tokens": Neutral((int,), (0,), "an answer ends where the model ends it"),
     },
     ignored=frozenset({"stream_interval"}),  # every committed block is sent at once
@@ -74,6 +88,7 @@ class MetaInfo(msgspec.Struct, frozen=True):
     completion_tokens: int
     cached_tokens: int | UnsetType = UNSET  # known at the end
     e2e_latency: float | UnsetType = UNSET  # seconds, at the end
+    dllm: Statistics | UnsetType = UNSET  # at the end, if the request asks for it
 
 
 class Generated(msgspec.Struct, frozen=True):

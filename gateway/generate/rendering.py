@@ -11,12 +11,18 @@ from dllm_stack.outcomes import Problem
 from gateway import sse
 from gateway.answer import Answer
 from gateway.generate.protocol import FinishReason, Generated, MetaInfo
+from gateway.statistics import Told
 
 
 class GenerateRendering:
-    def __init__(self, *, several: bool) -> None:
-        """`several`: the prompts came as a list, and so do the answers."""
+    def __init__(self, *, several: bool, statistics: bool) -> None:
+        """
+        Args:
+            several: the prompts came as a list, and so do the answers.
+            statistics: an answer's end tells what its blocks have cost.
+        """
         self._several = several
+        self._told = Told(statistics)
         self._started = time.monotonic()
 
     def document(self, answers: list[Answer]) -> bytes:
@@ -44,6 +50,7 @@ class GenerateRendering:
             completion_tokens=answer.completion_tokens,
             cached_tokens=end.cached_tokens if end else UNSET,
             e2e_latency=time.monotonic() - self._started if end else UNSET,
+            dllm=self._told.of([answer]) if end else UNSET,
         )
         return Generated(answer.text, answer.token_ids, meta, answer.index if indexed else UNSET)
 

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.messages import Decoding
+from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, RULES, SAMPLING_RULES
@@ -32,11 +33,23 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
         raise missing("text")
     if asked.text and asked.input_ids:
         raise invalid("input_ids", "cannot be given beside text")
-    pool = asked.model or await gateway.catalogue.only()
-    card = await gateway.catalogue.find(pool)
-    check_context(card, given.prompts, "input_ids", sampling.max_new_tokens, "sampling_params.max_new_tokens")
+    found = await gateway.catalogue.find(asked.model or await gateway.catalogue.only())
+    choice = choose(
+        found,
+        Ask(
+            sampling,
+            sampling.sampling_seed,
+            sampling.custom_params.dllm if sampling.custom_params else None,
+            path="sampling_params.",
+            seed_param="sampling_seed",
+            dllm_param="sampling_params.custom_params.dllm",
+        ),
+    )
+    check_context(
+        found.card, given.prompts, "input_ids", sampling.max_new_tokens, "sampling_params.max_new_tokens"
+    )
     return Call(
-        pool=pool,
+        pool=found.pool,
         prompts=given.prompts,
         prompt_param="text" if asked.text else "input_ids",
         decoding=Decoding(
@@ -44,8 +57,12 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             stop=sampling.stop,
             stop_token_ids=sampling.stop_token_ids or [],
             ignore_eos=bool(sampling.ignore_eos),
+            mode=choice.mode,
+            decision=choice.decision,
+            sampling=choice.sampling,
         ),
+        seeded=choice.seeded,
         terms=asked,
         stream=bool(asked.stream),
-        rendering=GenerateRendering(several=given.several),
+        rendering=GenerateRendering(several=given.several, statistics=choice.statistics),
     )

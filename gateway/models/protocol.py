@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dllm_stack.messages import ModelCard
+from dllm_stack.decoding import Decision
+from dllm_stack.messages import DecodingCard, ModelCard
+
+
+class Decoding(msgspec.Struct, frozen=True):
+    """What a request may choose. A decision is an algorithm with its parameters beside it."""
+
+    default: dict[str, Any]
+    modes: dict[str, dict[str, Any]]
+    algorithms: dict[str, list[str]]  # the parameters that each takes
+    sampling: list[str]  # the algorithms that honour a temperature
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,6 +26,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     created: int  # Unix seconds; 0 until the model is loaded
     owned_by: str = "dllm-stack"
     max_model_len: int | UnsetType = UNSET  # tokens, as vLLM and SGLang name it
+    decoding: Decoding | UnsetType = UNSET  # absent where there is nothing to choose
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,4 +37,18 @@ class ModelList(msgspec.Struct, frozen=True, kw_only=True):
 def model_of(name: str, card: ModelCard | None) -> Model:
     if card is None:
         return Model(id=name, created=0)
-    return Model(id=name, created=card.created, max_model_len=card.context_length)
+    return Model(
+        id=name,
+        created=card.created,
+        max_model_len=card.context_length,
+        decoding=_decoding(card.decoding) if card.decoding else UNSET,
+    )
+
+
+def _decoding(card: DecodingCard) -> Decoding:
+    modes = {name: _decision(mode) for name, mode in card.modes.items()}
+    return Decoding(_decision(card.default), modes, card.algorithms, card.sampling)
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    return {"algorithm": decision.algorithm, **decision.parameters}

@@ -21,7 +21,7 @@ async def list_models(request: Request) -> Response:
 
 @router.get("/v1/models/{name:path}")
 async def retrieve_model(name: str, request: Request) -> Response:
-    return _json(model_of(name, await gateway_of(request).catalogue.find(name)))
+    return _json(model_of(name, (await gateway_of(request).catalogue.find(name)).card))
 
 
 def _json(payload: Any) -> Response:

@@ -85,7 +85,7 @@ class FakeEngine:
     """Counts on from what it is given, a block at a time."""
 
     ready = True
-    info = SimpleNamespace(limits=SimpleNamespace(prompt=1000, context=1000))
+    info = SimpleNamespace(limits=SimpleNamespace(prompt=1000, context=1000), algorithm=None)
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice

@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
+from dllm_stack.decoding import ALGORITHMS, Parameters
 from dllm_stack.outcomes import KINDS
 from dllm_stack.settings import Settings
 from gateway.app import create_app
 from gateway.chat.protocol import RULES as CHAT
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS
 from gateway.completions.protocol import RULES as COMPLETIONS
+from gateway.decoding import DLLM_SCHEMA
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, SAMPLING_RULES
 from gateway.generate.protocol import RULES as GENERATE
 from gateway.parameters import MAX_PROMPTS, MAX_STOPS
@@ -71,6 +73,17 @@ def test_every_honoured_parameter_is_described() -> None:
     }
     first_cells = " ".join(row[0] for row in rows_of("api.md", "honoured", "takes"))
     assert set(re.findall(r"`(\w+)`", first_cells)) == honoured
+
+
+def test_every_decoding_parameter_is_listed() -> None:
+    rows = []
+    for name, schema in DLLM_SCHEMA["properties"].items():
+        if name in Parameters.__struct_fields__:
+            algorithms = [code(each) for each, takes in ALGORITHMS.items() if name in takes]
+            kind = ", whole" if schema["type"] == "integer" else ""
+            values = f"{schema['minimum']} to {schema['maximum']}{kind}"
+            rows.append([code(name), values, ", ".join(algorithms)])
+    assert_holds("api.md", table(["parameter", "range", "algorithms"], *rows))
 
 
 def test_the_limits_of_the_api() -> None:

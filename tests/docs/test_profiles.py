@@ -7,11 +7,12 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dllm_stack.settings import CONFIGS
-from tests.docs.pages import assert_holds, blocks, code, table
-from worker.engine import arguments, catalog, checkpoint, command, preflight
-from worker.engine.catalog import CatalogError, Model, Profile
+from tests.docs.pages import DOCS, assert_holds, blocks, code, table
+from worker.engine import arguments, catalog, checkpoint, command, decoder_file, preflight
+from worker.engine.catalog import CatalogError, Dllm, Engine, Model, Profile
 from worker.engine.checkpoint import CheckpointError
 from worker.engine.hardware import Gpu, Hardware
 
@@ -34,11 +35,34 @@ def test_every_model_is_listed() -> None:
         assert facts.weights_gb
         size = [f"{round(facts.weights_gb, 3):g}", str(facts.context_length)]
         decoding = ["none: autoregressive", "-"]
-        if model.dllm:
-            parameters = ", ".join(f"{name} {value}" for name, value in model.dllm.config.items())
-            decoding = [code(model.dllm.algorithm), parameters]
+        if model.dllm and model.dllm.mode:
+            decoding = [code(family_of(model)), code(model.dllm.mode)]
         rows.append([code(model.name), code(model.checkpoint), *size, *decoding])
-    header = ["model", "checkpoint", "weights, GB", "context", "algorithm", "its parameters"]
+    header = ["model", "checkpoint", "weights, GB", "context", "modes", "unless asked"]
+    assert_holds("profiles.md", table(header, *rows))
+
+
+def family_of(model: Model) -> str:
+    content = yaml.safe_load((CONFIGS / "models" / f"{model.name}.yaml").read_text())
+    return str(content["dllm"]["modes"])
+
+
+def test_every_mode_is_listed() -> None:
+    rows = []
+    for file in sorted((CONFIGS / "modes").glob("*.yaml")):
+        for name, mode in yaml.safe_load(file.read_text()).items():
+            algorithm = mode.pop("algorithm")
+            parameters = ", ".join(f"{parameter} {value}" for parameter, value in mode.items())
+            rows.append([code(file.stem), code(name), code(algorithm), parameters])
+    assert_holds("profiles.md", table(["modes", "mode", "algorithm", "its parameters"], *rows))
+
+
+def test_what_a_round_does_is_listed() -> None:
+    engine = Engine(mem_fraction=0.5, max_running_requests=1)
+    rows = [
+        [code(vendor), *map(str, decoder_file.rounds(engine, vendor))] for vendor in ("nvidia", "amd", "cpu")
+    ]
+    header = ["vendor", "`prompt_rows`", "`mixed_prompt_rows`", "`steps_per_round`"]
     assert_holds("profiles.md", table(header, *rows))
 
 
@@ -85,15 +109,16 @@ def test_the_command_line_on_each_machine(name: str) -> None:
 def test_the_examples_of_files_have_every_field(tmp_path: Path) -> None:
     model_example, profile_example = blocks("profiles.md", "yaml")
     file = tmp_path / "example.yaml"
-    file.write_text(model_example)
+    file.write_text(model_example.replace("/models", str(DOCS / "examples"), 2))
     model = catalog.load_model(str(file))
     assert model.facts
     assert model.dllm
     file.write_text(profile_example)
     profile = catalog.load_profile(str(file))
     (engine,) = profile.models.values()
-    for record in (model, model.facts, model.dllm, profile, engine):
+    for record in (model, model.facts, profile, engine):
         assert type(record).model_fields.keys() == record.model_fields_set
+    assert Dllm.model_fields.keys() - {"algorithm", "config"} == model.dllm.model_fields_set
 
 
 def test_every_reserved_argument_is_listed() -> None:
@@ -158,7 +183,13 @@ REFUSALS: dict[str, Callable[[], str]] = {
         "gpt-oss-120b", H200, "--dllm-algorithm", "LowConfidence"
     ),
     "an algorithm's file that is not there": lambda: refused(
-        MINI, H200, "--dllm-algorithm-config", "/mine.yaml"
+        MINI, H200, "--dllm-algorithm", "LowConfidence", "--dllm-algorithm-config", "/mine.yaml"
+    ),
+    "an algorithm's file without the algorithm": lambda: refused(
+        MINI, H200, "--dllm-algorithm-config", "configs/modes/llada2.1.yaml"
+    ),
+    "modes where there is no mask": lambda: refused(
+        MINI, H200, architecture="DiffusionGemmaForBlockDiffusion", mask_id=None
     ),
     "causal attention": lambda: refused(MINI, H200, "--attention-backend", "aiter"),
     "no requests": lambda: refused(MINI, H200, "--max-running-requests", "0"),

@@ -48,12 +48,14 @@ def test_compiles_for_hopper(kernel: str, absent: tuple[str, ...], dtype: str, g
     from worker.dllm.evidence import kernels
 
     function = getattr(kernels, kernel)
-    fixed: dict[str, int | None] = {"GROUP": group, "LANES": 2048 // group, "CHUNK": 8192, "CHUNKS": 32}
+    fixed: dict[str, int | None] = {"GROUP": group, "LANES": 2048 // group, "DRAWN_LANES": 128}
+    fixed |= {"CHUNK": 8192, "CHUNKS": 32}
     fixed |= dict.fromkeys(absent)
     types = POINTERS | {"logits": f"*{dtype}"}
     signature = {
         name: "constexpr" if name in fixed else types.get(name, "i32") for name in function.arg_names
     }
     constants = {(n,): fixed[name] for n, name in enumerate(function.arg_names) if name in fixed}
-    compiled = compile(ASTSource(function, signature, constants), target=GPUTarget("cuda", 90, 32))
+    source = ASTSource(function, signature, constants)
+    compiled = compile(source, target=GPUTarget("cuda", 90, 32), options={"enable_fp_fusion": True})
     assert compiled.asm["cubin"]

@@ -11,11 +11,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dllm_stack.messages import Block, Cancel, Claim, End, ModelCard, Place, WorkerCard
+from dllm_stack.messages import (
+    Block,
+    Cancel,
+    Claim,
+    DecodingCard,
+    End,
+    ModelCard,
+    Place,
+    Work,
+    WorkerCard,
+)
 from dllm_stack.outcomes import Outcome, Problem
 from dllm_stack.queue import START, Committal, PoolQueue, Registry
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import QueueSettings
+from dllm_stack.work import NONE
 
 PROMPT_TOKENS = 7
 
@@ -35,14 +46,14 @@ class Run:
         self.cancelled = asyncio.Event()
         self._worker = worker
 
-    def block(self, text: str, tokens: int = 1) -> Block:
+    def block(self, text: str, tokens: int = 1, work: Work = NONE) -> Block:
         """Its token ids count those of the answer, from 0."""
         ids = list(range(self.place.tokens, self.place.tokens + tokens))
-        return Block(text=text, token_ids=ids, prompt_tokens=PROMPT_TOKENS)
+        return Block(text=text, token_ids=ids, prompt_tokens=PROMPT_TOKENS, work=work)
 
-    async def commit(self, text: str, tokens: int = 1) -> Committal:
+    async def commit(self, text: str, tokens: int = 1, work: Work = NONE) -> Committal:
         """Sends the next block."""
-        block = self.block(text, tokens)
+        block = self.block(text, tokens, work)
         committal = await self._send(self.place, block)
         self.place = Place(self.place.tokens + tokens, self.place.characters + len(text))
         return committal
@@ -107,11 +118,13 @@ class FakeWorker:
         name: str = "fake-worker",
         slots: int = 64,
         blocks: list[str] | None = None,
+        decoding: DecodingCard | None = None,
     ) -> None:
         self.id = name
         self.pool = pool
         self.slots = slots
         self.blocks = blocks
+        self.decoding = decoding
         self.runs: dict[str, Run] = {}
         self.queue = PoolQueue(connections, pool, settings)
         self._registry = Registry(connections)
@@ -128,6 +141,7 @@ class FakeWorker:
             block_size=32,
             algorithm="LowConfidence",
             created=1_700_000_000,
+            decoding=self.decoding,
         )
 
     @asynccontextmanager

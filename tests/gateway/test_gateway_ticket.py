@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dllm_stack.messages import Block, Committed, End, Job, Place, Reply, TextPrompt
+from dllm_stack.messages import Block, Committed, End, Job, Place, Reply, TextPrompt, Work
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from gateway.ticket import Ticket
 
@@ -157,6 +157,23 @@ def test_what_has_arrived_can_be_told_to_the_queue() -> None:
     ticket.accept(reply(2, Place(2, 2), [7], "c"), at=0.0)
     assert ticket.committed == Committed(token_ids=[5, 6, 7], characters=3)
     assert ticket.attempt == 2
+
+
+def test_a_blocks_work_comes_once() -> None:
+    def sent(attempt: int, after: Place, token_ids: list[int], forwards: int) -> Reply:
+        block = Block(text="", token_ids=token_ids, prompt_tokens=1, work=Work(forwards=forwards))
+        return Reply(job_id=JOB.id, worker="w", attempt=attempt, after=after, block=block)
+
+    ticket = Ticket(JOB, lambda: None)
+    for each in (
+        sent(1, Place(0, 0), [5, 6], 3),
+        sent(1, Place(0, 0), [5, 6], 3),
+        sent(2, Place(2, 0), [7], 4),
+        sent(2, Place(2, 0), [7, 8], 4),  # its first token has told the block's work
+    ):
+        ticket.accept(each, at=0.0)
+    works = [(arrival.block.token_ids, arrival.block.work.forwards) for arrival in ticket.take()]
+    assert works == [([5, 6], 3), ([7], 4), ([8], 0)]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class FakeRun:
             while sent < self._outbox.end.tokens:
                 if self._cancelled or not self._outbox.reaches(sent):
                     return await self._finish(End(outcome=Outcome.CANCELLED), begin)
-                after, block = self._outbox.since(sent)
+                after, block = self._outbox.behind(sent)
                 try:
                     wanted, sent = await self._queue.commit(*self._lease, after, block)
                 except RedisError:
@@ -68,7 +68,7 @@ class FakeRun:
         return await self._finish(DONE, sent)
 
     async def _finish(self, end: End, sent: int) -> str:
-        after, _ = self._outbox.since(sent)
+        after, _ = self._outbox.behind(sent)
         while True:
             try:
                 return str(await self._queue.finish(*self._lease, after, end))

@@ -27,7 +27,7 @@ TOKENS = 80
 REFUSED = {
     "status": 400,
     "code": "unsupported_parameter",
-    "param": "temperature",
+    "param": "presence_penalty",
     "type": "invalid_request_error",
 }
 
@@ -103,7 +103,7 @@ REFUSALS: list[tuple[dict[str, Any], type[openai.APIStatusError], str, str]] = [
     ({"model": "gpt-9"}, openai.NotFoundError, "model_not_found", "model"),
     ({"messages": []}, openai.BadRequestError, "invalid_value", "messages"),
     ({"max_tokens": "many"}, openai.BadRequestError, "invalid_value", "max_tokens"),
-    ({"temperature": 0.7}, openai.BadRequestError, "unsupported_parameter", "temperature"),
+    ({"temperature": 2.5}, openai.BadRequestError, "invalid_value", "temperature"),
     ({"top_p": 0.9}, openai.BadRequestError, "unsupported_parameter", "top_p"),
     ({"seed": 1}, openai.BadRequestError, "unsupported_parameter", "seed"),
     ({"presence_penalty": 1}, openai.BadRequestError, "unsupported_parameter", "presence_penalty"),

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from dllm_stack.decoding import Decision
+from dllm_stack.messages import DecodingCard
 from dllm_stack.settings import CONFIGS
 from tests.worker import checkpoints
 from worker import tiny_checkpoint
@@ -16,7 +18,13 @@ from worker.engine import catalog, checkpoint
 from worker.engine.catalog import CatalogError, Model
 from worker.engine.checkpoint import CheckpointError
 
-MODEL = {"name": "mine", "checkpoint": "org/mine", "dllm": {"algorithm": "LowConfidence"}}
+QUALITY = {"algorithm": "JointThreshold", "threshold": 0.7, "edit_threshold": 0.5}
+MODEL = {
+    "name": "mine",
+    "checkpoint": "org/mine",
+    "dllm": {"modes": {"quality": QUALITY}, "mode": "quality"},
+}
+STOCK = {"name": "mine", "checkpoint": "org/mine", "dllm": {"algorithm": "LowConfidence"}}
 PROFILE = {
     "name": "mine",
     "vendor": "nvidia",
@@ -66,16 +74,127 @@ def test_a_node_has_room_for_whole_engines(file: Path) -> None:
         assert profile.gpus % engine.tp == 0
 
 
+def decoding(model: str) -> DecodingCard:
+    dllm = catalog.load_model(model).dllm
+    assert dllm
+    assert dllm.decoding
+    return dllm.decoding
+
+
 def test_decoding_of_llada() -> None:
+    low_confidence = Decision(algorithm="LowConfidence", parameters={"threshold": 0.95})
     for name in ("llada2.0-mini", "llada2.0-mini-cap", "llada2.0-flash", "llada2.0-flash-cap"):
-        dllm = catalog.load_model(name).dllm
-        assert dllm
-        assert (dllm.algorithm, dllm.config) == ("LowConfidence", {"threshold": 0.95})
+        assert decoding(name).default == decoding(name).modes["quality"] == low_confidence
     for name in ("llada2.1-mini", "llada2.1-flash"):
-        dllm = catalog.load_model(name).dllm
-        assert dllm
-        assert dllm.algorithm == "JointThreshold"
+        modes = decoding(name).modes
+        assert decoding(name).default == modes["speed"]
+        joint = {"max_post_edit_steps": 16, "penalty_lambda": 0}
+        assert modes == {
+            "speed": Decision(
+                algorithm="JointThreshold", parameters={"threshold": 0.5, "edit_threshold": 0.0, **joint}
+            ),
+            "quality": Decision(
+                algorithm="JointThreshold", parameters={"threshold": 0.7, "edit_threshold": 0.5, **joint}
+            ),
+        }
     assert catalog.load_model("gpt-oss-120b").dllm is None
+
+
+@pytest.mark.parametrize("model", ["dllm-demo", "tiny-llada2"])
+def test_the_small_models_have_modes_of_both_families(model: str) -> None:
+    card = decoding(model)
+    assert {name: mode.algorithm for name, mode in card.modes.items()} == {
+        "quality": "LowConfidence",
+        "speed": "JointThreshold",
+    }
+    assert card.default == card.modes["quality"]
+    assert card.sampling == ["LowConfidence"]
+    assert card.algorithms["Hierarchical"] == ["low_threshold", "max_steps", "threshold"]
+
+
+def test_modes_may_be_in_a_file_of_ones_own(tmp_path: Path) -> None:
+    family = tmp_path / "family.yaml"
+    family.write_text(yaml.safe_dump({"quality": QUALITY, "careful": {"algorithm": "Credit"}}))
+    path = write(tmp_path, changed(MODEL, "dllm.modes", str(family)))
+    dllm = catalog.load_model(path).dllm
+    assert dllm
+    assert {name: mode.algorithm for name, mode in dllm.modes.items()} == {
+        "quality": "JointThreshold",
+        "careful": "Credit",
+    }
+
+
+def test_an_algorithm_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.touch()
+    modes = {"quality": {"algorithm": "Mine", "greed": 7}}
+    own = {"modes": modes, "mode": "quality", "algorithms": {"Mine": str(file)}}
+    dllm = catalog.load_model(write(tmp_path, changed(MODEL, "dllm", own))).dllm
+    assert dllm
+    assert dllm.decoding
+    assert dllm.decoding.default == Decision(algorithm="Mine", parameters={"greed": 7})
+    assert dllm.decoding.algorithms["Mine"] == []
+
+
+def test_a_model_file_says_the_same_when_it_is_written_out(tmp_path: Path) -> None:
+    model = catalog.load_model("llada2.1-mini")
+    assert catalog.load_model(write(tmp_path, model.model_dump(exclude_none=True))) == model
+
+
+def test_sglangs_own_algorithm_leaves_nothing_to_choose(tmp_path: Path) -> None:
+    dllm = catalog.load_model(write(tmp_path, STOCK)).dllm
+    assert dllm
+    assert (dllm.algorithm, dllm.decoding) == ("LowConfidence", None)
+
+
+@pytest.mark.parametrize(
+    ("dllm", "message"),
+    [
+        ({}, "dllm: mode must be one of the modes, and there are none"),
+        ({"modes": {"quality": QUALITY}}, "dllm: mode must be one of quality"),
+        ({"modes": {"quality": QUALITY}, "mode": "speed"}, "dllm: mode must be one of quality"),
+        ({"modes": "llada3", "mode": "speed"}, "dllm.modes: no 'llada3' in configs/modes: choose "),
+        ({"modes": "llada2.1", "mode": "speed", "algorithm": "X"}, "dllm: algorithm is for all requests"),
+        ({"modes": "llada2.1", "mode": "speed", "config": {"a": 1}}, "dllm: config is that of an algorithm"),
+        ({"modes": {"a:b": QUALITY}, "mode": "a:b"}, "dllm.modes.a:b.[key]: String should match pattern"),
+        ({"modes": {"a": {"threshold": 1}}, "mode": "a"}, "dllm.modes.a.algorithm: Field required"),
+        (
+            {"modes": {"a": {"algorithm": "Mine"}}, "mode": "a"},
+            "dllm: modes.a.algorithm: there is no Mine: choose LowConfidence, JointThreshold",
+        ),
+        (
+            {"modes": {"a": {"algorithm": "LowConfidence", "threshold": 7}}, "mode": "a"},
+            "dllm: modes.a.threshold: expected `float` <= 1.0",
+        ),
+        (
+            {"modes": {"a": {"algorithm": "LowConfidence", "greed": 7}}, "mode": "a"},
+            "dllm: modes.a.greed is not a decoding parameter",
+        ),
+        (
+            {"modes": {"a": {"algorithm": "LowConfidence", "edit_threshold": 0.5}}, "mode": "a"},
+            "dllm: modes.a.edit_threshold is not a parameter of LowConfidence, which takes ",
+        ),
+        (
+            {"modes": {"a": QUALITY}, "mode": "a", "algorithms": {"Mine": "/no/such.py"}},
+            "dllm: algorithms.Mine: there is no file /no/such.py",
+        ),
+        (
+            {"modes": {"a": QUALITY}, "mode": "a", "algorithms": {"Credit": "/no/such.py"}},
+            "dllm: algorithms.Credit: is the name of one that there is already",
+        ),
+    ],
+)
+def test_a_wrong_way_to_decode(tmp_path: Path, dllm: dict[str, Any], message: str) -> None:
+    path = write(tmp_path, changed(MODEL, "dllm", dllm))
+    with pytest.raises(CatalogError) as caught:
+        catalog.load_model(path)
+    assert f"{path}: {message}" in str(caught.value)
+
+
+@pytest.mark.parametrize("file", sorted((CONFIGS / "modes").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_file_of_modes_is_used(file: Path) -> None:
+    models = [yaml.safe_load(each.read_text()) for each in (CONFIGS / "models").glob("*.yaml")]
+    assert file.stem in {model.get("dllm", {}).get("modes") for model in models}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +203,7 @@ def test_decoding_of_llada() -> None:
         ("name", "a:b", "name: String should match pattern"),
         ("name", "{pool}", "name: String should match pattern"),
         ("checkpoint", "", "checkpoint: String should have at least 1 character"),
-        ("dllm.algorithm", None, "dllm.algorithm: Input should be a valid string"),
+        ("dllm.algorithm", 5, "dllm.algorithm: Input should be a valid string"),
         ("dllm.config", ["threshold"], "dllm.config: Input should be a valid dictionary"),
         ("algorithm", "LowConfidence", "algorithm: Extra inputs are not permitted"),
         ("facts", {"architecture": "X"}, "facts.attention_heads: Field required"),
@@ -107,6 +226,12 @@ def test_a_wrong_model_file(tmp_path: Path, field: str, value: Any, message: str
         ("models.mine.tp", 0, "models.mine.tp: Input should be greater than or equal to 1"),
         ("models.mine.mem_fraction", 80, "models.mine.mem_fraction: Input should be less than 1"),
         ("models.mine.max_running_requests", 0, "models.mine.max_running_requests: Input should be greater"),
+        (
+            "models.mine.prompt_rows",
+            -1,
+            "models.mine.prompt_rows: Input should be greater than or equal to 0",
+        ),
+        ("models.mine.steps_per_round", 0, "models.mine.steps_per_round: Input should be greater"),
         ("models.mine.args", "--x", "models.mine.args: Input should be a valid list"),
         ("models.mine.tensor_parallel", 4, "models.mine.tensor_parallel: Extra inputs are not permitted"),
     ],

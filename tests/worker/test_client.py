@@ -1,38 +1,72 @@
-"""The engine's client against a fake server, for events that only another version of SGLang sends, and
-for the moment in which a client is given up while its engine is alive."""
+"""The engine's client against a fake server, for what only another version of SGLang sends, for what it is
+sent, and for the moment in which a client is given up while its engine is alive."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from dllm_stack.messages import Decoding
+from dllm_stack.decoding import Decision, EngineOptions, Sampling
+from dllm_stack.messages import Decoding, Work
 from worker.engine.client import EngineClient, EngineFault
+
+_TWO = {"output_ids": [5, 6], "meta_info": {"prompt_tokens": 3, "cached_tokens": -95}}
+
+
+class FakeEngine:
+    """Sends these events, the first as 0.5.17 does, with a count of cached tokens below zero, and then
+    nothing more. It does not answer when it shall abort."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = [_TWO]
+        self.asked: list[Any] = []
+        self.state: dict[str, Any] = {"effective_max_running_requests_per_dp": 24}
+
+    async def generate(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(await request.json())
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for event in self.events:
+            await response.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+        await asyncio.Event().wait()
+        return response
+
+    async def info(self, request: web.Request) -> web.Response:
+        info = {
+            "max_req_input_len": 2000,
+            "max_total_num_tokens": 16384,
+            "internal_states": [self.state],
+            "max_running_requests": 24,
+            "dllm_algorithm": "PerRequest",
+        }
+        return web.json_response(info)
+
+    async def models(self, request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"max_model_len": 2048}]})
 
 
 @pytest.fixture
-async def fake_engine() -> AsyncIterator[str]:
-    """Sends two tokens as 0.5.17 does, with a count of cached tokens below zero, and then nothing more.
-    It does not answer when it shall abort."""
+def engine() -> FakeEngine:
+    return FakeEngine()
 
-    async def generate(request: web.Request) -> web.StreamResponse:
-        event = {"text": "a b", "output_ids": [5, 6], "meta_info": {"prompt_tokens": 3, "cached_tokens": -95}}
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"data: " + json.dumps(event).encode() + b"\n\n")
-        await asyncio.Event().wait()
-        return response
+
+@pytest.fixture
+async def fake_engine(engine: FakeEngine) -> AsyncIterator[str]:
+    """Its URL."""
 
     async def hang(request: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
         return web.Response()
 
     app = web.Application()
-    app.router.add_post("/generate", generate)
+    app.router.add_post("/generate", engine.generate)
+    app.router.add_get("/server_info", engine.info)
+    app.router.add_get("/v1/models", engine.models)
     app.router.add_post("/abort_request", hang)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
     await runner.setup()
@@ -49,6 +83,57 @@ async def test_cached_tokens_are_never_negative(fake_engine: str) -> None:
         progress = await generation.next()
     assert progress.token_ids == [5, 6]
     assert progress.cached_tokens == 0
+    assert progress.work == []
+
+
+async def test_the_work_of_each_new_token(fake_engine: str, engine: FakeEngine) -> None:
+    """Lists grow with the answer. What another request of a round has not said is null."""
+    meta = {"dllm_forwards": [4, None], "dllm_steps": [3, None], "dllm_edits": [0, None]}
+    more = {"dllm_forwards": [4, None, 9, 0], "dllm_steps": [3, None, 8, 0], "dllm_edits": [0, None, 2, 0]}
+    engine.events = [
+        {"output_ids": [5, 6], "meta_info": meta},
+        {"output_ids": [5, 6, 7, 8], "meta_info": more},
+        {"output_ids": [5, 6, 7, 8, 9], "meta_info": {}},
+    ]
+    async with EngineClient(fake_engine) as client:
+        generation = await client.generate([1], 4, Decoding())
+        pieces = [await generation.next() for _ in engine.events]
+    assert [piece.work for piece in pieces] == [
+        [Work(forwards=4, steps=3), Work()],
+        [Work(forwards=9, steps=8, edits=2), Work()],
+        [],
+    ]
+
+
+async def test_only_what_is_chosen_goes_to_the_engine(fake_engine: str, engine: FakeEngine) -> None:
+    decision = Decision(algorithm="LowConfidence", parameters={"threshold": 0.9})
+    chosen = EngineOptions(decision=decision, sampling=Sampling(temperature=0.5, seed=7))
+    async with EngineClient(fake_engine) as client:
+        for options in (EngineOptions(), chosen):
+            await client.generate([1], 4, Decoding(), options)
+    plain, other = (asked["sampling_params"] for asked in engine.asked)
+    assert "custom_params" not in plain
+    assert other["temperature"] == 0
+    assert other["custom_params"] == {
+        "dllm": {
+            "decision": {"algorithm": "LowConfidence", "parameters": {"threshold": 0.9}},
+            "sampling": {"temperature": 0.5, "seed": 7},
+        }
+    }
+
+
+async def test_slots_are_what_the_decoder_says(fake_engine: str, engine: FakeEngine) -> None:
+    async with EngineClient(fake_engine) as client:
+        assert (await client.info()).slots == 24
+        engine.state["dllm_slots"] = 8  # the rest of its rows are for prompts
+        assert (await client.info()).slots == 8
+
+
+async def test_why_prompts_are_computed_slowly(fake_engine: str, engine: FakeEngine) -> None:
+    async with EngineClient(fake_engine) as client:
+        for told, reason in ((None, None), ({"fallback": None}, None), ({"fallback": "no hook"}, "no hook")):
+            engine.state["dllm_prefill"] = told
+            assert (await client.info()).prefill_fallback == reason
 
 
 async def test_a_stream_ends_with_its_client(fake_engine: str) -> None:

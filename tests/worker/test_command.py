@@ -18,6 +18,9 @@ from worker.engine.catalog import Facts
 
 RUN_DIR = Path("/run/dllm")
 
+ROWS = 64  # of prompts, beside those of the requests; on AMD and a CPU:
+FEW_ROWS = 16
+
 # profile: tp of a mini, tp of a flash, requests at once
 SIZES = {
     "h100-8x": (1, 4, 32),
@@ -43,7 +46,7 @@ START = """
     --host 127.0.0.1 --port 31000 --enable-metrics
     --tp-size {tp} --mem-fraction-static {fraction} --max-running-requests {requests}
 """
-DECODING = "--dllm-algorithm {algorithm} --dllm-algorithm-config /run/dllm/dllm-algorithm.yaml"
+DECODING = "--dllm-algorithm PerRequest --dllm-algorithm-config /run/dllm/dllm-algorithm.yaml"
 NVIDIA = "--attention-backend flashinfer --cuda-graph-backend-prefill disabled --stream-interval 32"
 AMD = """
     --attention-backend triton --cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled
@@ -54,9 +57,9 @@ L4 = "--kv-cache-dtype bf16 --max-total-tokens 16384 --chunked-prefill-size 4096
 ON_CPU = """
     --model-path /checkpoint --served-model-name {model} --trust-remote-code
     --host 127.0.0.1 --port 31000 --enable-metrics
-    --tp-size 1 --mem-fraction-static 0.5 --max-running-requests 8
+    --tp-size 1 --mem-fraction-static 0.5 --max-running-requests 24
     --device cpu
-    --dllm-algorithm LowConfidence --dllm-algorithm-config /run/dllm/dllm-algorithm.yaml
+    --dllm-algorithm PerRequest --dllm-algorithm-config /run/dllm/dllm-algorithm.yaml
     --attention-backend torch_native --stream-interval 32
     --dtype=float32 --max-total-tokens=16384 --sleep-on-idle --skip-server-warmup
 """
@@ -99,8 +102,7 @@ def entries() -> list[tuple[str, str]]:
 
 
 def expected(model: str, template: str, **sizes: float) -> list[str]:
-    algorithm = "JointThreshold" if "2.1" in model else "LowConfidence"
-    return template.format(model=model, checkpoint=CHECKPOINTS[model], algorithm=algorithm, **sizes).split()
+    return template.format(model=model, checkpoint=CHECKPOINTS[model], **sizes).split()
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +116,9 @@ def sglang() -> Any:
 def test_llada_on_eight_gpus(model: str, profile: str) -> None:
     mini_tp, flash_tp, requests = SIZES[profile]
     tp = flash_tp if "flash" in model else mini_tp
-    template = " ".join([START, DECODING, AMD if profile.startswith("mi") else NVIDIA])
+    amd = profile.startswith("mi")
+    template = " ".join([START, DECODING, AMD if amd else NVIDIA])
+    requests += FEW_ROWS if amd else ROWS
     assert build(model, profile).argv == [
         *(sys.executable, "-m", "sglang.launch_server"),
         *expected(model, template, tp=tp, fraction=0.8, requests=requests),
@@ -124,7 +128,9 @@ def test_llada_on_eight_gpus(model: str, profile: str) -> None:
 @pytest.mark.parametrize("model", ["llada2.0-mini", "llada2.0-mini-cap", "llada2.1-mini"])
 def test_a_mini_on_four_l4(model: str) -> None:
     template = " ".join([START, DECODING, NVIDIA, L4])
-    assert build(model, "l4-4x").argv[3:] == expected(model, template, tp=4, fraction=0.85, requests=16)
+    assert build(model, "l4-4x").argv[3:] == expected(
+        model, template, tp=4, fraction=0.85, requests=16 + ROWS
+    )
 
 
 def test_no_flash_on_four_l4() -> None:
@@ -147,7 +153,9 @@ def test_sglang_parses_every_command(sglang: Any) -> None:
         built, engine = build(model, profile), catalog.load_profile(profile).models[model]
         assert parsed["tp_size"] == engine.tp
         assert parsed["mem_fraction_static"] == engine.mem_fraction
-        assert parsed["max_running_requests"] == engine.max_running_requests == built.slots
+        rows = 0 if model == "gpt-oss-120b" else FEW_ROWS if profile[:2] in ("mi", "cp") else ROWS
+        assert built.slots == engine.max_running_requests
+        assert parsed["max_running_requests"] == built.slots + rows
         assert parsed["dllm_algorithm"] == built.algorithm
         assert parsed["host"] == "127.0.0.1"
 
@@ -183,58 +191,111 @@ def test_our_list_of_architectures_is_sglangs(sglang: Any) -> None:
         assert separate == (known.algorithms if known.blocks_follow_prompt else set())
 
 
-def test_parameters_of_the_algorithm_go_into_a_file(tmp_path: Path) -> None:
+def written(built: command.EngineCommand) -> Any:
+    """The file that tells the engine how to decode."""
+    return yaml.safe_load(built.files[Path(built.values["--dllm-algorithm-config"])])
+
+
+def test_what_the_engine_does_unasked_goes_into_a_file(tmp_path: Path) -> None:
     built = build("llada2.1-mini", "h200-8x", run_dir=tmp_path / "run")
     built.write_files()
-    parameters = yaml.safe_load(Path(built.values["--dllm-algorithm-config"]).read_text())
-    assert parameters == {
-        "threshold": 0.5,
-        "edit_threshold": 0.0,
-        "max_post_edit_steps": 16,
-        "penalty_lambda": 0,
+    assert yaml.safe_load(Path(built.values["--dllm-algorithm-config"]).read_text()) == {
+        "slots": 32,
+        "prompt_rows": 64,
+        "mixed_prompt_rows": 32,
+        "steps_per_round": 16,
+        "default": {
+            "algorithm": "JointThreshold",
+            "threshold": 0.5,
+            "edit_threshold": 0.0,
+            "max_post_edit_steps": 16,
+            "penalty_lambda": 0,
+        },
     }
 
 
-def test_the_users_arguments_come_last_and_win() -> None:
-    built = build("llada2.1-flash", "h200-8x", engine_args=["--tp=8", "--max-running-requests", "4"])
-    assert built.argv[-3:] == ["--tp=8", "--max-running-requests", "4"]
-    assert built.slots == 4
-    assert built.values["--tp-size"] == "8"
+def test_a_profile_may_say_how_much_a_round_does() -> None:
+    profile = catalog.load_profile("h200-8x")
+    engine = profile.models["llada2.1-mini"].model_copy(
+        update={"prompt_rows": 0, "mixed_prompt_rows": 0, "steps_per_round": 1}
+    )
+    model = catalog.load_model("llada2.1-mini")
+    built = of_model(model, profile.model_copy(update={"models": {model.name: engine}}))
+    content = written(built)
+    assert [content[name] for name in ("prompt_rows", "mixed_prompt_rows", "steps_per_round")] == [0, 0, 1]
+    assert built.values["--max-running-requests"] == "32"
 
 
-def test_an_algorithm_of_the_users_comes_without_the_parameters_of_another() -> None:
-    built = build("llada2.1-mini", "h200-8x", engine_args=["--dllm-algorithm", "LowConfidence"])
-    assert built.algorithm == "LowConfidence"
-    assert "--dllm-algorithm-config" not in built.argv
-    assert "JointThreshold" not in built.argv
-    assert built.files == {}
+def test_an_algorithm_of_ones_own_goes_into_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.touch()
+    dllm = catalog.Dllm.model_validate(
+        {
+            "modes": {"only": {"algorithm": "Mine", "greed": 7}},
+            "mode": "only",
+            "algorithms": {"Mine": str(file)},
+        }
+    )
+    model = catalog.load_model("llada2.1-mini").model_copy(update={"dllm": dllm})
+    content = written(of_model(model))
+    assert content["default"] == {"algorithm": "Mine", "greed": 7}
+    assert content["algorithms"] == {"Mine": str(file)}
 
 
-def test_a_block_size_among_the_parameters_outranks_the_checkpoints() -> None:
-    model = catalog.load_model("llada2.0-mini")
-    assert model.dllm
-    dllm = model.dllm.model_copy(update={"config": {"threshold": 0.9, "block_size": 16}})
-    built = command.build(
-        model.model_copy(update={"dllm": dllm}),
-        catalog.load_profile("h200-8x"),
+def test_an_algorithm_of_sglangs_in_the_model_file_stays_as_it_is() -> None:
+    dllm = catalog.Dllm(algorithm="JointThreshold", config={"threshold": 0.5})
+    built = of_model(catalog.load_model("llada2.1-mini").model_copy(update={"dllm": dllm}))
+    assert (built.algorithm, built.values["--max-running-requests"]) == ("JointThreshold", "32")
+    assert written(built) == {"threshold": 0.5}
+    assert built.slots == 32
+
+
+def of_model(model: catalog.Model, profile: catalog.Profile | None = None) -> command.EngineCommand:
+    return command.build(
+        model,
+        profile or catalog.load_profile("h200-8x"),
         model.checkpoint,
         checkpoint.facts(model, model.checkpoint),
         port=31000,
         run_dir=RUN_DIR,
         sglang_version="0.5.23",
     )
-    assert built.block_size == 16
-    assert built.values["--stream-interval"] == "16"
 
 
-@pytest.mark.parametrize("algorithm", [[], ["--dllm-algorithm", "JointThreshold"]])
+def test_the_users_arguments_come_last_and_win() -> None:
+    built = build("llada2.1-flash", "h200-8x", engine_args=["--tp=8", "--max-running-requests", "4"])
+    capacity = ["--max-running-requests", str(4 + ROWS)]
+    assert built.argv[-5:] == ["--tp=8", "--max-running-requests", "4", *capacity]
+    assert (built.slots, written(built)["slots"]) == (4, 4)
+    assert built.values["--tp-size"] == "8"
+
+
+def test_an_algorithm_of_the_users_comes_without_the_parameters_of_another() -> None:
+    built = build("llada2.1-mini", "h200-8x", engine_args=["--dllm-algorithm", "LowConfidence"])
+    assert built.algorithm == "LowConfidence"
+    assert built.values["--max-running-requests"] == "32"
+    assert "--dllm-algorithm-config" not in built.argv
+    assert "PerRequest" not in built.argv
+    assert built.files == {}
+
+
+def test_a_block_size_among_the_parameters_outranks_the_checkpoints() -> None:
+    model = catalog.load_model("llada2.0-mini")
+    assert model.dllm
+    stock = catalog.Dllm(algorithm="LowConfidence", config={"threshold": 0.9, "block_size": 16})
+    for dllm in (model.dllm.model_copy(update={"block_size": 16}), stock):
+        built = of_model(model.model_copy(update={"dllm": dllm}))
+        assert built.block_size == 16
+        assert written(built)["block_size"] == 16
+        assert built.values["--stream-interval"] == "16"
+
+
 @pytest.mark.parametrize(("parameters", "size"), [("block_size: 16", 16), ("threshold: 0.9", 32), ("", 32)])
-def test_a_block_size_in_the_users_file_is_the_engines(
-    tmp_path: Path, algorithm: list[str], parameters: str, size: int
-) -> None:
+def test_a_block_size_in_the_users_file_is_the_engines(tmp_path: Path, parameters: str, size: int) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(parameters)
-    built = build("llada2.0-mini", "h200-8x", engine_args=[*algorithm, f"--dllm-algorithm-config={path}"])
+    algorithm = ["--dllm-algorithm", "JointThreshold", f"--dllm-algorithm-config={path}"]
+    built = build("llada2.0-mini", "h200-8x", engine_args=algorithm)
     assert built.block_size == size
     assert built.values["--stream-interval"] == str(size)
 

@@ -18,10 +18,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from dllm_stack.messages import Block, Claim, Committed, Decoding, End, Job, Place, Reply, TokenPrompt
+from dllm_stack.decoding import EngineOptions
+from dllm_stack.messages import (
+    Block,
+    Claim,
+    Committed,
+    Decoding,
+    End,
+    Job,
+    Place,
+    Reply,
+    TokenPrompt,
+    Work,
+)
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import Committal, PoolQueue
 from dllm_stack.redis import RedisError
+from dllm_stack.work import NONE, total
 from gateway.ticket import Ticket
 from worker import run as run_module
 from worker.engine.client import Finish, Progress
@@ -93,12 +106,14 @@ class FakeEngine:
     ready = True
 
     def __init__(self, case: Case, block_size: int, longest_prompt: int, first: int) -> None:
-        self.info = SimpleNamespace(limits=Limits(prompt=longest_prompt, context=1000))
+        self.info = SimpleNamespace(limits=Limits(prompt=longest_prompt, context=1000), algorithm=None)
         self._case = case
         self._block_size = block_size
         self._first = first  # block's first token
 
-    async def generate(self, token_ids: list[int], max_tokens: int, decoding: Decoding) -> FakeGeneration:
+    async def generate(
+        self, token_ids: list[int], max_tokens: int, decoding: Decoding, options: EngineOptions
+    ) -> FakeGeneration:
         case = self._case
         begin = len(token_ids) - len(case.prompt)
         assert token_ids == case.prompt + case.model[:begin]
@@ -123,8 +138,9 @@ class FakeGeneration:
         whole = (position // self._block_size + 1) * self._block_size - position
         block = case.model[self._at : self._at + whole]
         count, finish = self._ending(block)
+        work = [cost(self._at), *[NONE] * (count - 1)]
         self._at += count
-        return Progress(block[:count], 0, finish)
+        return Progress(block[:count], 0, finish, work)
 
     def _ending(self, block: list[int]) -> tuple[int, Finish | None]:
         decoding, room = self._case.decoding, self._end - self._at
@@ -141,6 +157,11 @@ class FakeGeneration:
 
     async def stop(self) -> bool:
         return True
+
+
+def cost(begin: int) -> Work:
+    """Of the block that begins there: no sum of others'."""
+    return Work(forwards=1 << begin)
 
 
 class Died(BaseException):
@@ -314,9 +335,8 @@ def runner_of(
 METRICS = WorkerMetrics(CollectorRegistry(), "tiny")
 
 
-def output(ticket: Ticket) -> tuple[list[int], str, list[int]]:
+def output(blocks: list[Block]) -> tuple[list[int], str, list[int]]:
     """Token ids, text, and prompt lengths of what the client was sent."""
-    blocks = [arrival.block for arrival in ticket.take()]
     token_ids = [each for block in blocks for each in block.token_ids]
     return token_ids, "".join(block.text for block in blocks), [block.prompt_tokens for block in blocks]
 
@@ -339,7 +359,12 @@ def test_the_client_gets_the_answer_of_the_undisturbed_run(
     token_ids, text, reason, matched = case.undisturbed()
     end = cast(Any, ticket.end)
     assert end.problem is None
-    assert output(ticket)[:2] == (token_ids, text)
+    blocks = [arrival.block for arrival in ticket.take()]
+    assert output(blocks)[:2] == (token_ids, text)
+    if len(set(block_sizes)) == 1:
+        first = block_sizes[0] - (0 if follow else len(case.prompt) % block_sizes[0])
+        begins = [0, *range(first, len(token_ids), block_sizes[0])]
+        assert total(block.work for block in blocks) == total(map(cost, begins))
     assert (end.outcome, end.finish_reason, end.matched_stop) == (Outcome.COMPLETED, reason, matched)
     assert (end.prompt_tokens, end.completion_tokens) == (len(case.prompt), len(token_ids))
 

@@ -9,28 +9,70 @@ import pytest
 
 from dllm_stack.settings import WorkerSettings
 from worker import plan
+from worker.engine.client import EngineInfo
+from worker.prompt import Limits
 
 MODEL = """
 name: mine
 checkpoint: "tiny:"
-dllm:
-  algorithm: LowConfidence
-  config: {parameters}
+dllm: {dllm}
 """
 
 
-def attached(folder: Path, parameters: str = "{}") -> plan.Plan:
+STOCK = "{algorithm: LowConfidence, config: {block_size: 16}}"
+MODES = "{modes: llada2.1, mode: speed}"
+
+
+def attached(folder: Path, dllm: str = MODES) -> plan.Plan:
     file = folder / "mine.yaml"
-    file.write_text(MODEL.format(parameters=parameters))
+    file.write_text(MODEL.format(dllm=dllm))
     settings = WorkerSettings(model=str(file), engine_url="http://127.0.0.1:30000")
     return plan.make(settings, created=0)
 
 
-@pytest.mark.parametrize(("parameters", "size"), [("{threshold: 0.9}", 32), ("{block_size: 16}", 16)])
+@pytest.mark.parametrize(
+    ("dllm", "size"),
+    [
+        (MODES, 32),
+        ("{modes: llada2.1, mode: speed, block_size: 16}", 16),
+        ("{algorithm: LowConfidence}", 32),
+        (STOCK, 16),
+    ],
+)
 def test_the_block_size_of_an_attached_engine_is_the_model_files(
-    tmp_path: Path, parameters: str, size: int
+    tmp_path: Path, dllm: str, size: int
 ) -> None:
-    assert attached(tmp_path, parameters).model.block_size == size
+    assert attached(tmp_path, dllm).model.block_size == size
+
+
+def engine(algorithm: str) -> EngineInfo:
+    limits = Limits(prompt=2000, context=2046)
+    return EngineInfo(limits, slots=8, algorithm=algorithm, attention_backend=None, streams_deltas=False)
+
+
+def test_the_card_tells_what_may_be_chosen(tmp_path: Path) -> None:
+    made = attached(tmp_path)
+    for card in (made.model, made.card(engine("PerRequest"))):
+        assert card.decoding
+        assert card.decoding.default == card.decoding.modes["speed"]
+        assert card.algorithm == "JointThreshold"
+    assert made.card(engine("PerRequest")).context_length == 2046
+
+
+def test_the_card_tells_of_no_choice_where_the_engine_has_none(tmp_path: Path) -> None:
+    assert attached(tmp_path, STOCK).model.decoding is None
+    card = attached(tmp_path).card(engine("JointThresholdInDel"))
+    assert (card.algorithm, card.decoding) == ("JointThresholdInDel", None)
+
+
+def test_an_engine_of_our_own_is_known_to_do_the_default(tmp_path: Path) -> None:
+    own = plan.make(WorkerSettings(model="tiny-llada2"), created=0)
+    assert own.model.decoding
+    assert own.decisions.default == own.model.decoding.default
+    assert attached(tmp_path).decisions.default is None
+    arguments = ["--dllm-algorithm", "LowConfidence"]
+    stock = plan.make(WorkerSettings(model="tiny-llada2", engine_args=arguments), created=0)
+    assert (stock.model.algorithm, stock.model.decoding) == ("LowConfidence", None)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ def test_newlines_for_ever_cannot_happen(tmp_path: Path) -> None:
         "The checkpoint has no chat template, so it would not see the roles of a conversation: add "
         "chat_template.jinja, or `chat_template` in tokenizer_config.json, to its folder.",
         "LLaDA2MoeModelLM is a diffusion model, whose answers are nonsense without a dLLM algorithm: set "
-        "`dllm.algorithm` in the model file to one of JointThreshold, JointThresholdInDel, LowConfidence.",
+        "`dllm.modes` in the model file, or `dllm.algorithm` to one of JointThreshold, JointThresholdInDel, "
+        "LowConfidence.",
     ]
 
 
@@ -138,7 +139,7 @@ def test_an_algorithm_of_another_architecture() -> None:
 
 def test_an_algorithms_file_that_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    engine_args = ["--dllm-algorithm-config", str(path)]
+    engine_args = ["--dllm-algorithm", "LowConfidence", "--dllm-algorithm-config", str(path)]
     assert reasons("llada2.0-mini", "h100-8x", engine_args=engine_args) == [
         f"--dllm-algorithm-config {path} does not exist: give the path of a YAML file."
     ]
@@ -159,8 +160,33 @@ def test_an_algorithms_file_that_is_not_there(tmp_path: Path) -> None:
 def test_an_algorithms_file_that_is_none(tmp_path: Path, content: str, reason: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(content)
-    (given,) = reasons("llada2.0-mini", "h100-8x", engine_args=["--dllm-algorithm-config", str(path)])
+    engine_args = ["--dllm-algorithm", "LowConfidence", "--dllm-algorithm-config", str(path)]
+    (given,) = reasons("llada2.0-mini", "h100-8x", engine_args=engine_args)
     assert given.startswith(f"--dllm-algorithm-config {path} {reason}")
+
+
+def test_an_algorithms_file_without_an_algorithm(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("threshold: 0.9\n")
+    assert reasons("llada2.0-mini", "h100-8x", engine_args=["--dllm-algorithm-config", str(path)]) == [
+        "Engine argument --dllm-algorithm-config is for an algorithm of SGLang's: give --dllm-algorithm too, "
+        "or write the parameters into `dllm.modes` of the model file."
+    ]
+
+
+def test_our_own_decoder_is_not_asked_for_by_an_argument() -> None:
+    (reason,) = reasons("llada2.0-mini", "h100-8x", engine_args=["--dllm-algorithm", "PerRequest"])
+    assert reason.startswith("Engine argument --dllm-algorithm PerRequest is what a model file with")
+
+
+def test_modes_for_a_model_without_a_mask(tmp_path: Path) -> None:
+    model = catalog.load_model("llada2.0-mini")
+    facts = checkpoint.facts(model, model.checkpoint)
+    facts = facts.model_copy(update={"architecture": "DiffusionGemmaForBlockDiffusion"})
+    assert reasons(model, "h100-8x", facts=facts) == [
+        "DiffusionGemmaForBlockDiffusion decodes without a mask, so it has no modes: set `dllm.algorithm` in "
+        "the model file to one of Gemma4Renoise instead of `dllm.modes`."
+    ]
 
 
 @pytest.mark.parametrize("template", [None, ""])

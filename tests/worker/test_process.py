@@ -32,7 +32,7 @@ LONG = 1900
 
 def program(source: str) -> EngineCommand:
     """A Python program in the place of SGLang."""
-    return EngineCommand([sys.executable, "-c", source], {}, {}, 32)
+    return EngineCommand([sys.executable, "-c", source], {}, {}, 32, "8")
 
 
 async def start(source: str, run_dir: Path) -> EngineProcess:
@@ -55,7 +55,7 @@ async def stubborn(run_dir: Path) -> tuple[EngineProcess, psutil.Process]:
     process = await start(STUBBORN, run_dir)
 
     async def is_up() -> bool:
-        return process.tail().startswith("up")
+        return len(process.tail().split()) == 2
 
     await eventually(is_up, within_s=20)
     return process, psutil.Process(int(process.tail().split()[1]))

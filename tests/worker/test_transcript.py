@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dllm_stack.messages import Committed
+from dllm_stack.messages import Committed, Work
+from dllm_stack.work import NONE
 from worker.engine.client import Finish
 from worker.transcript import Diverged, Piece, Transcript
 
@@ -55,6 +56,18 @@ def test_what_the_engine_generates_again_is_not_sent_again() -> None:
     assert answer.read(ids("c"), None) == Piece([], "", None)
     assert answer.read(ids("de"), None) == Piece(ids("e"), "e", None)
     assert answer.read(ids("f"), LENGTH) == Piece(ids("f"), "f", LENGTH)
+
+
+def test_work_belongs_to_the_tokens_it_was_done_for() -> None:
+    """A block's work is told with its first token: by the attempt that sent it."""
+    three, four = Work(forwards=3), Work(forwards=4)
+    answer = transcript("STOP", committed="abcd", kept=2)
+    assert answer.read(ids("cd"), None, [three, NONE]).work == NONE
+    assert answer.read(ids("eSTOP"), None, [three, *[NONE] * 3, four]).work == Work(forwards=7)
+    answer = transcript("STOP", committed="ab", kept=2)
+    assert answer.read(ids("STOPx"), None, [three, NONE, NONE, NONE, four]).work == three
+    assert transcript().read(ids("ab"), None).work == NONE
+    assert transcript().read(ids("ab"), None, [three]).work == three
 
 
 def test_an_answer_that_was_whole_already_ends_without_more() -> None:

@@ -26,7 +26,7 @@ def read_checkpoint(original: Callable[[Any], Any], server_args: Any) -> Any:
     model = ModelConfig.from_server_args(server_args)
     if "block_size" not in config.algorithm_config:
         config.block_size = _positive_integer(model.hf_config, "block_size") or config.block_size
-    config.max_running_requests = _slots(config)
+    config.max_running_requests = read_slots(config)
     # Negative in SGLang's table: this architecture decodes without a mask.
     if config.mask_id >= 0:
         config.mask_id = mask_id(model, stock=config.mask_id)
@@ -64,7 +64,7 @@ def _positive_integer(config: Any, name: str) -> int | None:
     return value
 
 
-def _slots(config: Any) -> int:
+def read_slots(config: Any) -> int:
     limit = int(config.max_running_requests)
     slots = config.algorithm_config.get("slots")
     if slots is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from worker.dllm.algorithms.table import AlgorithmTable
@@ -25,6 +25,8 @@ class Decoder:
             ValueError: the default, or a user's algorithm, cannot be used.
         """
         self.settings = settings
+        self.is_wanted: Callable[[], bool] | None = None
+        """Whether the scheduler has something to do besides, and a round should end; see `inbox`."""
         self._block_size, self._mask_id = block_size, mask_id
         self._table = AlgorithmTable(settings.algorithms)
         try:
@@ -40,7 +42,8 @@ class Decoder:
         """One round: denoise steps until enough rows have finished, at most `steps_per_round`.
 
         While the device computes a forward, the host reads what the step before it has come to. A row
-        without masks may be done, which only its step can say, so then the host waits for that.
+        without masks may be done, which only its step can say, so then the host waits for that; unless all
+        rows are known to be: then the last forward, which stores their KV, is not waited for at all.
 
         Returns:
             What SGLang's scheduler expects of an algorithm that lets rows leave one by one: the output of
@@ -49,23 +52,30 @@ class Decoder:
         ids = forward_batch.input_ids
         batch = Batch(states, self._table, self._block_size, self._mask_id, ids.device)
         enough = max(1, len(states) // _LEAVE_AFTER)
+        # Only the first forward carries prompts along.
+        carries_prompts = getattr(model_runner, "carries_prompts", False)
+        most = 1 if carries_prompts else self.settings.steps_per_round
         output = model_runner.forward(forward_batch, pp_proxy_tensors=None)
-        planned = output.can_run_graph and not getattr(model_runner, "carries_prompts", False)
-        for step in range(1, self.settings.steps_per_round + 1):
+        report = None
+        for step in range(1, most + 1):
+            if report is not None and self._all_filled(states):
+                _note_stored(states)
+                break
             report = batch.step(ids, output.logits_output.full_logits)
-            goes_on = step < self.settings.steps_per_round
+            goes_on = step < most and not (self.is_wanted and self.is_wanted())
             certain = goes_on and sum(state.masked == 0 for state in states) < enough
             if not certain:
                 _note(states, report)
                 finished = sum(state.finished for state in states)
                 if not goes_on or finished >= enough or finished == len(states):
                     break
-            if planned:
+            if output.can_run_graph:
+                # Attention is planned already, for the same rows.
                 forward_batch.mark_forward_metadata_ready()
             output = model_runner.forward(forward_batch, pp_proxy_tensors=None)
-            planned = output.can_run_graph
             if certain:
                 _note(states, report)
+        assert report is not None
         batch.hand_back()
         for state in states:
             if state.finished:
@@ -78,6 +88,12 @@ class Decoder:
             output.can_run_graph,
         )
 
+    def _all_filled(self, states: Sequence[BlockState]) -> bool:
+        return all(
+            state.finished or (state.masked == 0 and self._table[state.decision.algorithm].only_fills)
+            for state in states
+        )
+
 
 def _note(states: Sequence[BlockState], report: Report) -> None:
     for state, numbers in zip(states, report.read(slice(IDS)), strict=True):
@@ -88,3 +104,9 @@ def _note(states: Sequence[BlockState], report: Report) -> None:
         state.masked = numbers[MASKED]
         state.steps += numbers[CHANGED]
         state.edits += numbers[EDITS]
+
+
+def _note_stored(states: Sequence[BlockState]) -> None:
+    for state in states:
+        state.forwards += not state.finished
+        state.finished = True

@@ -17,6 +17,9 @@ class BlockDiffusion(NamedTuple):
     blocks_follow_prompt: bool = False
 
 
+PER_REQUEST = "PerRequest"
+"""--dllm-algorithm of an engine in which each request decodes as it asks; for architectures with a mask."""
+
 _MASKED = frozenset({"LowConfidence", "JointThreshold", "JointThresholdInDel"})
 
 BLOCK_DIFFUSION: dict[str, BlockDiffusion] = {

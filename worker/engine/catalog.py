@@ -1,7 +1,7 @@
-"""The files in configs/models and configs/profiles: what may be served, and on what.
+"""The files in configs/models, configs/modes and configs/profiles: what may be served, how, and on what.
 
-A model file says what a model is and how it decodes; a profile says what a kind of machine is and how
-its engines run each model that fits on it.
+A model file says what a model is and how it decodes, in modes that models of one family share; a profile
+says what a kind of machine is and how its engines run each model that fits on it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    ValidationError,
+    model_validator,
+)
 
+from dllm_stack.decoding import ALGORITHMS, SAMPLING_ALGORITHMS, Decision, check_parameters
+from dllm_stack.messages import DecodingCard
 from dllm_stack.settings import CONFIGS
 from worker.engine.architectures import BLOCK_DIFFUSION
 
@@ -46,9 +56,94 @@ class Facts(_Record):
         return self.architecture in BLOCK_DIFFUSION
 
 
+class Mode(BaseModel):
+    """An algorithm, and its parameters beside it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    algorithm: str = Field(min_length=1)
+
+    @property
+    def decision(self) -> Decision:
+        return Decision(algorithm=self.algorithm, parameters=dict(self.model_extra or {}))
+
+
+class Modes(RootModel[dict[Name, Mode]]):
+    """A file of configs/modes: what a family of models can do, by name."""
+
+
+def _modes(value: Any) -> Any:
+    """Modes are written out, or named: a file in configs/modes, or a path."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return _load(Modes, "modes", value).root
+    except CatalogError as error:
+        raise ValueError("; ".join(str(error).splitlines())) from None
+
+
 class Dllm(_Record):
-    algorithm: str = Field(min_length=1, description="SGLang's --dllm-algorithm.")
+    """Modes, of which each request may choose, or one of SGLang's own algorithms for all requests."""
+
+    modes: Annotated[dict[Name, Mode], BeforeValidator(_modes)] = Field(
+        {}, description="A name in configs/modes, the path of such a file, or what such a file holds."
+    )
+    mode: Name | None = Field(None, description="The mode of a request that asks for nothing else.")
+    algorithms: dict[Name, Path] = Field({}, description="Algorithms of one's own: name -> Python file.")
+    block_size: int | None = Field(None, ge=1, description="Tokens; None: the checkpoint's.")
+    algorithm: str | None = Field(
+        None, min_length=1, description="SGLang's --dllm-algorithm, instead of modes."
+    )
     config: dict[str, Any] = Field({}, description="The YAML of its --dllm-algorithm-config.")
+
+    @property
+    def decoding(self) -> DecodingCard | None:
+        """What a request may choose; None: nothing."""
+        if self.mode is None:
+            return None
+        return DecodingCard(
+            default=self.modes[self.mode].decision,
+            modes={name: mode.decision for name, mode in self.modes.items()},
+            # What one's own algorithm takes is for the engine to say, which has read it.
+            algorithms={name: sorted(takes) for name, takes in ALGORITHMS.items()}
+            | {name: [] for name in self.algorithms},
+            sampling=sorted(SAMPLING_ALGORITHMS),
+        )
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.algorithm is not None:
+            if self.modes or self.mode or self.algorithms or self.block_size:
+                raise ValueError(
+                    "algorithm is for all requests: it cannot be beside modes and what goes with them"
+                )
+            return self
+        if self.config:
+            raise ValueError("config is that of an algorithm: write parameters into a mode")
+        if self.mode not in self.modes:
+            raise ValueError(
+                f"mode must be one of {', '.join(self.modes) or 'the modes, and there are none'}"
+            )
+        for name, path in self.algorithms.items():
+            if name in ALGORITHMS:
+                raise ValueError(f"algorithms.{name}: is the name of one that there is already")
+            if not path.expanduser().is_file():
+                raise ValueError(f"algorithms.{name}: there is no file {path}")
+        for name, mode in self.modes.items():
+            self._check(name, mode.decision)
+        return self
+
+    def _check(self, name: str, decision: Decision) -> None:
+        known = [*ALGORITHMS, *self.algorithms]
+        if decision.algorithm not in known:
+            raise ValueError(
+                f"modes.{name}.algorithm: there is no {decision.algorithm}: choose {', '.join(known)}"
+            )
+        if decision.algorithm in ALGORITHMS:
+            try:
+                check_parameters(decision.algorithm, decision.parameters)
+            except ValueError as error:
+                raise ValueError(f"modes.{name}.{error}") from None
 
 
 class Model(_Record):
@@ -68,6 +163,17 @@ class Engine(_Record):
     tp: int = Field(1, ge=1, description="GPUs of one engine; a machine has room for gpus // tp workers.")
     mem_fraction: float = Field(gt=0, lt=1, description="Share of memory for weights and KV cache.")
     max_running_requests: int = Field(ge=1, description="SGLang takes 1 for a dLLM when this is not given.")
+    prompt_rows: int | None = Field(
+        None,
+        ge=0,
+        description="Prompt blocks of a forward that denoises nothing; 0: one request's next block.",
+    )
+    mixed_prompt_rows: int | None = Field(
+        None, ge=0, description="Prompt blocks beside those that are denoised; 0: prompts first."
+    )
+    steps_per_round: int | None = Field(
+        None, ge=1, description="Denoise steps before the scheduler is asked again."
+    )
     args: list[str] = Field([], description="More sglang.launch_server arguments.")
 
 
@@ -93,7 +199,7 @@ class Profile(_Record):
         return self
 
 
-_AnyRecord = TypeVar("_AnyRecord", bound=_Record)
+_AnyRecord = TypeVar("_AnyRecord", bound=BaseModel)
 
 
 def load_model(name_or_path: str) -> Model:

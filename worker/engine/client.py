@@ -8,13 +8,15 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 import aiohttp
 import msgspec
 
-from dllm_stack.messages import Decoding
+from dllm_stack.decoding import EngineOptions
+from dllm_stack.messages import Decoding, Work
+from worker.engine.wire import Event, Finish, Models, ServerInfo, StreamError
 from worker.prompt import Limits
 
 _CALL_S = 10.0  # limit of a call that the HTTP server answers by itself
@@ -24,6 +26,10 @@ _STOP_S = 1.0  # an engine that works ends an aborted request within one round o
 _KEEP_ALIVE_S = 2.0
 # SGLang ends a request at its context length less 2 (srt/managers/scheduler.py, init_req_max_new_tokens).
 _KEPT_BACK = 2
+
+__all__ = ["EngineClient", "EngineFault", "EngineInfo", "EngineRefusal", "Finish", "Generation", "Progress"]
+
+_AS_IT_DOES = EngineOptions()
 
 _Answer = TypeVar("_Answer")
 
@@ -36,19 +42,14 @@ class EngineRefusal(Exception):
     """The engine says that the request itself is wrong."""
 
 
-class Finish(msgspec.Struct, frozen=True):
-    type: str  # stop | length | abort
-    matched: int | str | list[int] | None = None
-    message: str | None = None
-    status_code: int | None = None
-
-
 class Progress(msgspec.Struct, frozen=True):
     """One event of a generation."""
 
     token_ids: list[int]  # those that are new
     cached_tokens: int  # tokens of the prompt found in the prefix cache
     finish: Finish | None
+    # For each of the new tokens: a block's work stands on its first one. Empty where the engine does not say.
+    work: list[Work] = []
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -57,6 +58,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
     algorithm: str | None  # dLLM decoding algorithm
     attention_backend: str | None
     streams_deltas: bool  # events carry what is new instead of all so far
+    prefill_fallback: str | None = (
+        None  # why prompts are computed one block a round, though more was asked for
+    )
 
 
 class EngineClient:
@@ -104,8 +108,8 @@ class EngineClient:
 
     async def info(self) -> EngineInfo:
         """Raises EngineFault."""
-        server = await self._get("/server_info", _ServerInfo)
-        length = (await self._get("/v1/models", _Models)).data[0].max_model_len
+        server = await self._get("/server_info", ServerInfo)
+        length = (await self._get("/v1/models", Models)).data[0].max_model_len
         # A dLLM runs one request at a time unless told otherwise, whatever it says of its effective limit.
         single = server.dllm_algorithm is not None and server.max_running_requests is None
         states = server.internal_states
@@ -114,31 +118,39 @@ class EngineClient:
                 prompt=server.max_req_input_len - 1,
                 context=min(length, server.max_total_num_tokens) - _KEPT_BACK,
             ),
-            slots=1 if single else sum(state.effective_max_running_requests_per_dp for state in states),
+            slots=1 if single else sum(state.slots for state in states),
             algorithm=server.dllm_algorithm,
             attention_backend=server.attention_backend,
             streams_deltas=server.incremental_streaming_output,
+            prefill_fallback=next((reason for state in states if (reason := state.fallback)), None),
         )
 
-    async def generate(self, token_ids: list[int], max_tokens: int, decoding: Decoding) -> Generation:
+    async def generate(
+        self,
+        token_ids: list[int],
+        max_tokens: int,
+        decoding: Decoding,
+        options: EngineOptions = _AS_IT_DOES,
+    ) -> Generation:
         """Starts a generation.
+
+        Args:
+            options: what `decoding` chooses; only an engine that decodes per request knows them.
 
         Raises:
             EngineFault, EngineRefusal
         """
         rid = uuid.uuid4().hex  # fresh each time: SGLang refuses one it has just seen, and aborts by prefix
-        body = {
-            "rid": rid,
-            "input_ids": token_ids,
-            "stream": True,
-            "sampling_params": {
-                "temperature": 0,
-                "max_new_tokens": max_tokens,
-                "stop": decoding.stop,
-                "stop_token_ids": decoding.stop_token_ids,
-                "ignore_eos": decoding.ignore_eos,
-            },
+        sampling: dict[str, Any] = {
+            "temperature": 0,
+            "max_new_tokens": max_tokens,
+            "stop": decoding.stop,
+            "stop_token_ids": decoding.stop_token_ids,
+            "ignore_eos": decoding.ignore_eos,
         }
+        if options != _AS_IT_DOES:
+            sampling["custom_params"] = {"dllm": msgspec.to_builtins(options)}
+        body = {"rid": rid, "input_ids": token_ids, "stream": True, "sampling_params": sampling}
         with self._reaching():
             response = await self._session.post("/generate", json=body)
         if response.status != 200:
@@ -199,19 +211,19 @@ class Generation:
         event = _decode_event(await self._next_event())
         if event.error is not None:
             self._over = True
-            raise event.error.exception()
+            raise _raised(event.error)
         if event.meta_info is None:
             raise EngineFault("The engine sent an event without meta_info.")
         meta, finish = event.meta_info, event.meta_info.finish_reason
         self._over = finish is not None
         if finish is not None and finish.status_code is not None:
             # Such an event comes with made-up tokens.
-            raise _StreamError(finish.message or "no reason given", finish.status_code).exception()
-        new = event.output_ids[self._tokens :]
+            raise _raised(StreamError(finish.message or "no reason given", finish.status_code))
+        new, work = event.output_ids[self._tokens :], meta.work(self._tokens, len(event.output_ids))
         self._tokens = len(event.output_ids)
         # Before 0.5.23 SGLang takes a block off this count at every denoise step: it ends far below zero.
         cached = max(0, meta.cached_tokens)
-        return Progress(new, cached, finish)
+        return Progress(new, cached, finish, work)
 
     async def stop(self) -> bool:
         """Ends the request, in the engine too.
@@ -258,53 +270,16 @@ class Generation:
             self._events += chunk
 
 
-class _StreamError(msgspec.Struct, frozen=True):
-    message: str
-    code: int | None = None
-
-    def exception(self) -> EngineFault | EngineRefusal:
-        if self.code is not None and 400 <= self.code < 500:
-            return EngineRefusal(self.message)
-        return EngineFault(f"The engine failed: {self.message}")
+def _raised(error: StreamError) -> EngineFault | EngineRefusal:
+    if error.code is not None and 400 <= error.code < 500:
+        return EngineRefusal(error.message)
+    return EngineFault(f"The engine failed: {error.message}")
 
 
-class _Meta(msgspec.Struct):
-    finish_reason: Finish | None = None
-    cached_tokens: int = 0
+_event_decoder = msgspec.json.Decoder(Event)
 
 
-class _Event(msgspec.Struct):
-    output_ids: list[int] = []
-    meta_info: _Meta | None = None
-    error: _StreamError | None = None
-
-
-class _State(msgspec.Struct):
-    effective_max_running_requests_per_dp: int
-
-
-class _ServerInfo(msgspec.Struct):
-    max_req_input_len: int  # exclusive
-    max_total_num_tokens: int  # of the KV cache
-    internal_states: list[_State]  # one a data-parallel rank
-    max_running_requests: int | None = None
-    dllm_algorithm: str | None = None
-    attention_backend: str | None = None
-    incremental_streaming_output: bool = False
-
-
-class _ModelEntry(msgspec.Struct):
-    max_model_len: int
-
-
-class _Models(msgspec.Struct):
-    data: list[_ModelEntry]
-
-
-_event_decoder = msgspec.json.Decoder(_Event)
-
-
-def _decode_event(event: bytes) -> _Event:
+def _decode_event(event: bytes) -> Event:
     try:
         return _event_decoder.decode(event)
     except msgspec.MsgspecError as error:
@@ -320,4 +295,4 @@ async def _error(response: aiohttp.ClientResponse) -> EngineFault | EngineRefusa
         body = ""
     finally:
         response.close()
-    return _StreamError(body.strip() or "no reason given", response.status).exception()
+    return _raised(StreamError(body.strip() or "no reason given", response.status))

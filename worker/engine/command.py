@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from worker import cpu
-from worker.engine import arguments
-from worker.engine.architectures import NEEDS_REMOTE_CODE
-from worker.engine.catalog import Dllm, Engine, Facts, Model, Profile
+from worker.engine import arguments, decoder_file
+from worker.engine.architectures import NEEDS_REMOTE_CODE, PER_REQUEST
+from worker.engine.catalog import Dllm, Facts, Model, Profile
 
 # Before this version SGLang streams only when len(output) % interval == 1, which a length that grows by
 # whole blocks hardly ever meets; from it on, whenever an interval's worth of tokens is unsent.
@@ -39,6 +39,7 @@ class EngineCommand:
     env: dict[str, str]  # to be added to the worker's own environment
     files: dict[Path, str]  # what argv refers to: see write_files
     block_size: int  # tokens committed at a time; 1 for an autoregressive model
+    requests: str  # at once, as profile and user say; what is no number has been refused by `preflight.check`
 
     @property
     def values(self) -> dict[str, str]:
@@ -48,7 +49,7 @@ class EngineCommand:
     @property
     def slots(self) -> int:
         """Requests that the engine runs at once."""
-        return int(self.values["--max-running-requests"])
+        return int(self.requests)
 
     @property
     def algorithm(self) -> str | None:
@@ -98,10 +99,26 @@ def build(
             with a sentence.
     """
     engine = profile.models[model.name]
-    # An algorithm in engine_args replaces the model file's, whose parameters are not meant for it.
-    dllm = None if "--dllm-algorithm" in arguments.last_values(engine_args) else model.dllm
-    committed = block_size(dllm, facts, [*engine.args, *engine_args])
+    args = [*engine.args, *engine_args]
+    given = arguments.last_values(args)
+    # An algorithm among the arguments replaces the model file's, whose parameters are not meant for it.
+    dllm = None if "--dllm-algorithm" in given else model.dllm
+    committed = block_size(dllm, facts, args)
+    requests = given.get("--max-running-requests") or str(engine.max_running_requests)
     files: dict[Path, str] = {}
+    algorithm: list[str] = []
+    rows = 0
+    if dllm:
+        name, content = dllm.algorithm, yaml.safe_dump(dllm.config, sort_keys=False) if dllm.config else None
+        if name is None:
+            rounds = decoder_file.rounds(engine, profile.vendor)
+            name, rows = PER_REQUEST, rounds.rows
+            content = decoder_file.content(dllm, _number(requests), rounds)
+        algorithm = ["--dllm-algorithm", name]
+        if content is not None:
+            path = run_dir / "dllm-algorithm.yaml"
+            files[path] = content
+            algorithm += ["--dllm-algorithm-config", str(path)]
     argv = [sys.executable, *_PROGRAM]
     argv += ["--model-path", location, "--served-model-name", model.name]
     if model.revision and location == model.checkpoint:
@@ -109,29 +126,28 @@ def build(
     if facts.architecture in NEEDS_REMOTE_CODE:
         argv += ["--trust-remote-code"]
     argv += ["--host", "127.0.0.1", "--port", str(port), "--enable-metrics"]
-    argv += _sizes(engine)
+    argv += ["--tp-size", str(engine.tp), "--mem-fraction-static", str(engine.mem_fraction)]
+    # SGLang has as many rows in its buffers as requests may run.
+    capacity = ["--max-running-requests", str(_number(requests) + rows)]
+    argv += capacity
     if profile.vendor == "cpu":
         argv += ["--device", "cpu"]
-    if dllm:
-        argv += ["--dllm-algorithm", dllm.algorithm]
-        if dllm.config:
-            path = run_dir / "dllm-algorithm.yaml"
-            files[path] = yaml.safe_dump(dllm.config, sort_keys=False)
-            argv += ["--dllm-algorithm-config", str(path)]
+    argv += algorithm
     if facts.is_dllm:
         argv += ["--attention-backend", profile.dllm_attention_backend, *_DLLM_GRAPHS[profile.vendor]]
         argv += ["--stream-interval", str(_stream_interval(committed, sglang_version))]
-    argv += [*engine.args, *engine_args]
+    argv += args
+    if rows and "--max-running-requests" in given:
+        argv += capacity
     env = _ENVIRONMENT | (cpu.engine_environment() if profile.vendor == "cpu" else {})
-    return EngineCommand(argv, env, files, committed)
+    return EngineCommand(argv, env, files, committed, requests)
 
 
-def _sizes(engine: Engine) -> list[str]:
-    return [
-        *("--tp-size", str(engine.tp)),
-        *("--mem-fraction-static", str(engine.mem_fraction)),
-        *("--max-running-requests", str(engine.max_running_requests)),
-    ]
+def _number(requests: str) -> int:
+    try:
+        return int(requests)
+    except ValueError:
+        return 0
 
 
 def block_size(dllm: Dllm | None, facts: Facts, args: Sequence[str] = ()) -> int:
@@ -147,8 +163,11 @@ def block_size(dllm: Dllm | None, facts: Facts, args: Sequence[str] = ()) -> int
         ValueError: a sentence: that file cannot be read.
     """
     path = arguments.last_values(args).get("--dllm-algorithm-config")
-    parameters = _parameters(Path(path)) if path else dllm.config if dllm else {}
-    return int(parameters.get("block_size") or facts.block_size or 1)
+    if path:
+        own = _parameters(Path(path)).get("block_size")
+    else:
+        own = (dllm.block_size or dllm.config.get("block_size")) if dllm else None
+    return int(own or facts.block_size or 1)
 
 
 def _parameters(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from worker.engine import arguments, command
-from worker.engine.architectures import BLOCK_DIFFUSION
+from worker.engine.architectures import BLOCK_DIFFUSION, PER_REQUEST
 from worker.engine.catalog import Facts, Model, Profile
 from worker.engine.hardware import Hardware
 
@@ -54,7 +54,7 @@ def check(
         reasons.append(_no_entry(model, profile, facts))
     elif unreadable := [*_unreadable(profile.models[model.name].args), *_unreadable(engine_args)]:
         reasons += unreadable
-    elif wrong := [*_parameters([*profile.models[model.name].args, *engine_args], facts)]:
+    elif wrong := [*_parameters([*profile.models[model.name].args, *engine_args], model, facts)]:
         reasons += wrong
     else:
         planned = command.build(
@@ -69,7 +69,7 @@ def check(
         )
         values = planned.values
         reasons += decoding(facts, values.get("--dllm-algorithm"), values.get("--attention-backend"))
-        reasons += _sizes(values, facts, profile, hardware)
+        reasons += _sizes(values, planned.requests, facts, profile, hardware)
     if reasons:
         raise Refused(reasons)
 
@@ -89,9 +89,14 @@ def decoding(facts: Facts, algorithm: str | None, attention_backend: str | None 
     if not algorithm:
         yield (
             f"{facts.architecture} is a diffusion model, whose answers are nonsense without a dLLM "
-            f"algorithm: set `dllm.algorithm` in the model file to one of {choices}."
+            f"algorithm: set `dllm.modes` in the model file, or `dllm.algorithm` to one of {choices}."
         )
-    elif algorithm not in architecture.algorithms:
+    elif algorithm == PER_REQUEST and architecture.mask_id < 0:
+        yield (
+            f"{facts.architecture} decodes without a mask, so it has no modes: set `dllm.algorithm` in the "
+            f"model file to one of {choices} instead of `dllm.modes`."
+        )
+    elif algorithm != PER_REQUEST and algorithm not in architecture.algorithms:
         yield f"{algorithm!r} is no dLLM algorithm for {facts.architecture}: choose one of {choices}."
     if attention_backend == _CAUSAL_BACKEND:
         yield (
@@ -173,21 +178,38 @@ def _unreadable(engine_args: Sequence[str]) -> Iterator[str]:
             yield f"Engine argument {name} has no value: add one."
 
 
-def _parameters(args: Sequence[str], facts: Facts) -> Iterator[str]:
-    """Why the file of the algorithm's parameters, if there is one among the arguments, is none."""
+def _parameters(args: Sequence[str], model: Model, facts: Facts) -> Iterator[str]:
+    """What is wrong with an algorithm, or the file of its parameters, among the arguments."""
+    given = arguments.last_values(args)
+    if given.get("--dllm-algorithm") == PER_REQUEST:
+        yield (
+            f"Engine argument --dllm-algorithm {PER_REQUEST} is what a model file with `dllm.modes` gets by "
+            "itself: remove it."
+        )
+    elif "--dllm-algorithm-config" in given and "--dllm-algorithm" not in given and _has_modes(model):
+        yield (
+            "Engine argument --dllm-algorithm-config is for an algorithm of SGLang's: give --dllm-algorithm "
+            "too, or write the parameters into `dllm.modes` of the model file."
+        )
     try:
         command.block_size(None, facts, args)
     except ValueError as error:
         yield f"--dllm-algorithm-config {error}"
 
 
-def _sizes(values: dict[str, str], facts: Facts, profile: Profile, hardware: Hardware) -> Iterator[str]:
+def _has_modes(model: Model) -> bool:
+    return model.dllm is not None and model.dllm.algorithm is None
+
+
+def _sizes(
+    values: dict[str, str], requests_at_once: str, facts: Facts, profile: Profile, hardware: Hardware
+) -> Iterator[str]:
     tp = _parsed(int, values["--tp-size"])
-    requests = _parsed(int, values["--max-running-requests"])
+    requests = _parsed(int, requests_at_once)
     fraction = _parsed(float, values["--mem-fraction-static"])
     if requests is None or requests < 1:
         yield (
-            f"--max-running-requests is {values['--max-running-requests']}, but an engine runs 1 or more: "
+            f"--max-running-requests is {requests_at_once}, but an engine runs 1 or more: "
             "set `max_running_requests` in the profile to how many."
         )
     if fraction is None or not 0 < fraction < 1:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import structlog
 
+from dllm_stack.decoding import EngineOptions
 from dllm_stack.messages import Decoding
 from dllm_stack.settings import WorkerSettings
 from worker.engine.client import EngineClient, EngineFault, EngineInfo, EngineRefusal, Generation
@@ -80,11 +81,13 @@ class Engine:
         """Whether it may be given requests."""
         return self._client is not None and not self._suspected.is_set()
 
-    async def generate(self, token_ids: list[int], max_tokens: int, decoding: Decoding) -> Generation:
+    async def generate(
+        self, token_ids: list[int], max_tokens: int, decoding: Decoding, options: EngineOptions
+    ) -> Generation:
         """Raises EngineFault, EngineRefusal."""
         if self._client is None:
             raise EngineFault("The engine is not loaded.")
-        return await self._client.generate(token_ids, max_tokens, decoding)
+        return await self._client.generate(token_ids, max_tokens, decoding, options)
 
     def suspect(self, reason: str) -> None:
         """A request failed: take no more until the engine has shown that it works."""
@@ -146,6 +149,9 @@ class Engine:
                 await _until_up(client)
                 self.info = await client.info()
                 self._check(self.info)
+                self._metrics.prefill_fallback.set(self.info.prefill_fallback is not None)
+                if self.info.prefill_fallback is not None:
+                    log.warning("prompts are computed one block a round", reason=self.info.prefill_fallback)
                 await self._warm_up(client, self.info)
         except TimeoutError:
             raise _EngineDown(f"was not ready after {limit_s:g} s") from None

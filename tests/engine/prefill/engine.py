@@ -16,8 +16,6 @@ from typing import Any
 import torch
 import yaml
 
-BLOCK = 32
-
 
 class Engine:
     def __init__(self, checkpoint: Path, *, decoding: dict[str, Any], **server_args: Any) -> None:
@@ -117,12 +115,6 @@ class Engine:
 
     def flush(self) -> None:
         assert self.scheduler.flush_cache()
-
-
-def prompt(length: int, seed: int, vocabulary: int, mask: int) -> list[int]:
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(10, vocabulary - 1, (length,), generator=generator)
-    return [int(each) + (each >= mask) for each in ids]
 
 
 def kv_of(engine: Engine, request: Any, tokens: int) -> torch.Tensor:

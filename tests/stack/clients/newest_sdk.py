@@ -24,7 +24,7 @@ with client.chat.completions.create(
             chunks += 1
 
 try:
-    client.chat.completions.create(model=model, messages=messages, temperature=0.7)
+    client.chat.completions.create(model=model, messages=messages, presence_penalty=1)
     refused = None
 except openai.BadRequestError as error:
     refused = {"status": error.status_code, "code": error.code, "param": error.param, "type": error.type}

@@ -26,7 +26,7 @@ for await (const chunk of stream) {
 
 let refused = null;
 try {
-  await client.chat.completions.create({ model, messages, temperature: 0.7 });
+  await client.chat.completions.create({ model, messages, presence_penalty: 1 });
 } catch (error) {
   refused = { status: error.status, code: error.code, param: error.param, type: error.type };
 }

@@ -63,10 +63,13 @@ class Algorithm(ABC):
     Attributes:
         defaults: each parameter with its default. They are numbers, and reach `step` as float32 [B, 1].
         samples: whether `token` may be drawn instead of the most probable one.
+        only_fills: a row is done exactly when nothing of it was masked before the step, as `fill` says. The
+            decoder then knows so before the forward that stores the KV, and does not wait for that.
     """
 
     defaults: ClassVar[Mapping[str, float]] = {}
     samples: ClassVar[bool] = False
+    only_fills: ClassVar[bool] = False
 
     def check(self, parameters: Mapping[str, Any]) -> None:
         """Refuses a request's parameters.

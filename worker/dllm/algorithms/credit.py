@@ -24,6 +24,7 @@ class Credit(Algorithm):
     """
 
     defaults: ClassVar = {"threshold": 0.95, "credit_weight": 0.65, "credit_decay": 0.7}
+    only_fills: ClassVar = True
 
     def begin(self, rows: int, length: int) -> Mapping[str, Tensor]:
         return {

@@ -18,6 +18,7 @@ class EntropyBounded(Algorithm):
     """
 
     defaults: ClassVar = {"entropy_bound": 0.5}
+    only_fills: ClassVar = True
 
     def step(self, block: Block, parameters: Mapping[str, Tensor], carried: Carried) -> Change:
         entropy = block.entropy.masked_fill(~block.masked, float("inf"))

@@ -18,6 +18,7 @@ class Hierarchical(Algorithm):
     """
 
     defaults: ClassVar = {"threshold": 0.9, "low_threshold": 0.6}
+    only_fills: ClassVar = True
 
     def step(self, block: Block, parameters: Mapping[str, Tensor], carried: Carried) -> Change:
         masked, probability = block.masked, block.probability

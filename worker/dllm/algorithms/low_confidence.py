@@ -16,6 +16,7 @@ class LowConfidence(Algorithm):
     """
 
     defaults: ClassVar = {"threshold": 0.95}
+    only_fills: ClassVar = True
     samples: ClassVar = True
 
     def step(self, block: Block, parameters: Mapping[str, Tensor], carried: Carried) -> Change:

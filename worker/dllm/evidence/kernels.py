@@ -36,6 +36,7 @@ def find(
     CHUNK: tl.constexpr,
     GROUP: tl.constexpr,
     LANES: tl.constexpr,
+    DRAWN_LANES: tl.constexpr,
 ):
     """Of one chunk of one row: maximum, sum, moment, best score, and the first id of the best group."""
     chunk = tl.program_id(0)
@@ -59,8 +60,8 @@ def find(
     if temperatures is None:
         top, total, moment, score, token_at = _scan(place, draw, GROUP, LANES, False)
     elif temperature > 0:
-        # A drawn token takes more registers: with fewer at once, the rows that do not draw are not slowed.
-        top, total, moment, score, token_at = _scan(place, draw, GROUP, LANES // 4, True)
+        # A draw takes more registers: with fewer logits at once, the rows that do not draw are not slowed.
+        top, total, moment, score, token_at = _scan(place, draw, GROUP, DRAWN_LANES, True)
     else:
         top, total, moment, score, token_at = _scan(place, draw, GROUP, LANES, False)
 

@@ -27,7 +27,7 @@ def read(
     values = logits.float()
     if penalised is not None and penalty is not None:
         values = _penalise(values, penalised - vocab_start, penalty)
-    values = torch.where(values > LEAST, values, LEAST)
+    values = torch.fmax(values, torch.tensor(LEAST, device=values.device))  # NaN gives way
     mask = mask_id - vocab_start
     mask_here = 0 <= mask < values.shape[1]
     gumbel: Tensor | None = None

@@ -89,12 +89,13 @@ def newcomer_length(original: Callable[..., int], adder: Any, prompt: Any, prefi
     return original(adder, prompt, prefix)
 
 
-def at_most_a_block(remaining: int, adder: Any, *args: Any) -> int:
-    """AFTER hook of PrefillAdder._get_dllm_remain_tokens.
+def whole_block(remaining: int, adder: Any, *args: Any) -> int:
+    """AFTER hook of PrefillAdder._get_dllm_remain_tokens: what a row that is denoised may get.
 
-    When memory is short, stock falls back to all that is left of the budget, and so hands a row that is
-    denoised more than one block, which no algorithm can decode.
+    Stock bounds it by what is reserved for later, and when memory is short it hands out a part of a block,
+    or, with nothing unreserved, all that is left of the round's budget. No algorithm can decode either.
     """
     if getattr(adder.dllm_config, "requires_separate_context_encoding", False):
         return remaining
-    return min(remaining, int(adder.dllm_config.block_size))
+    block = int(adder.dllm_config.block_size)
+    return block if adder.rem_dllm_tokens >= block else 0

@@ -25,7 +25,7 @@ def hooks() -> list[Hook]:
         Hook(self_test.TARGET, self_test.decide, HookType.AFTER),
         Hook(self_test.STATE, self_test.report, HookType.AFTER),
         Hook(f"{_ADDER}._init_dllm_meta", budget.make_room, HookType.AFTER),
-        Hook(f"{_ADDER}._get_dllm_remain_tokens", budget.at_most_a_block, HookType.AFTER),
+        Hook(f"{_ADDER}._get_dllm_remain_tokens", budget.whole_block, HookType.AFTER),
         Hook(f"{_ADDER}.add_dllm_staging_req", budget.add_prompt_under_way, HookType.AROUND),
         newcomer,
         Hook(f"{_REQUEST}._init_fill_ids_for_dllm", request.offset_follows_prefix, HookType.AFTER),

@@ -28,7 +28,7 @@ def choose(original: Callable[..., Any], scheduler: Any, adder: Any, running_bat
     answers = scheduler.dllm_manager.get_decode_requests()
     if prompts and answers and not in_force.mixed:
         answers = []
-    rows = in_force.mixed if answers else in_force.alone
+    rows = in_force.beside(len(answers))
     if not rows:
         adder.prompt_blocks = 1
         return original(scheduler, adder, running_batch=running_batch)

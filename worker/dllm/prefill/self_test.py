@@ -12,7 +12,6 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from sglang.srt.plugins.hook_registry import HookRegistry
 
 from worker.dllm.prefill import cache_order, comparison, limits
 from worker.dllm.prefill.limits import Limits
@@ -77,6 +76,8 @@ def report(answer: Any, scheduler: Any, *args: Any) -> Any:
 
 def _cannot(scheduler: Any, asked: Limits) -> str | None:
     """What stands against it before anything is computed."""
+    from sglang.srt.plugins.hook_registry import HookRegistry
+
     from worker.dllm.prefill.hooks import hooks
 
     runner = scheduler.tp_worker.model_runner

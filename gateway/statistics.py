@@ -1,0 +1,67 @@
+"""What an answer's blocks have cost, as an extension of the answer: `dllm`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from dllm_stack.work import total
+from gateway.answer import Answer
+
+
+class BlockStatistics(msgspec.Struct, frozen=True):
+    tokens: int
+    forwards: int
+    steps: int
+    edits: int
+    index: int | UnsetType = UNSET  # whose block it is, of several prompts
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """Of what was received: `tokens` are those of `usage`, and the others are sums over `per_block`."""
+
+    blocks: int
+    tokens: int
+    forwards: int
+    steps: int
+    edits: int
+    tokens_per_forward: float | None
+    per_block: list[BlockStatistics]
+
+
+class Told:
+    """Whether an answer tells its statistics."""
+
+    def __init__(self, asked: bool) -> None:
+        self._asked = asked
+
+    def of(self, answers: Sequence[Answer]) -> Statistics | UnsetType:
+        return statistics_of(answers) if self._asked else UNSET
+
+
+def statistics_of(answers: Sequence[Answer]) -> Statistics:
+    several = len(answers) > 1
+    per_block = [
+        BlockStatistics(
+            len(block.token_ids),
+            block.work.forwards,
+            block.work.steps,
+            block.work.edits,
+            answer.index if several else UNSET,
+        )
+        for answer in answers
+        for block in answer.blocks
+    ]
+    tokens = sum(block.tokens for block in per_block)
+    work = total(block.work for answer in answers for block in answer.blocks)
+    return Statistics(
+        blocks=len(per_block),
+        tokens=tokens,
+        forwards=work.forwards,
+        steps=work.steps,
+        edits=work.edits,
+        tokens_per_forward=tokens / work.forwards if work.forwards else None,
+        per_block=per_block,
+    )

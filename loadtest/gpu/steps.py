@@ -33,7 +33,6 @@ from loadtest.gpu.hooks import kernels
 from loadtest.gpu.hooks.kernels import Kernels
 from loadtest.gpu.hooks.rounds import Round
 
-
 _NEARLY_ALL = 0.9
 
 

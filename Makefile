@@ -7,7 +7,7 @@ QUEUE_RUNS ?= 1000
 .DEFAULT_GOAL := help
 .PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
 	show-disconnect show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
-	show-chaos show-fairness show-scale
+	show-chaos show-fairness show-scale show-fuzz
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ $(PEERS)/.installed: loadtest/peers.txt
 	@$(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/pip install --quiet --requirement loadtest/peers.txt
 	@touch $@
+
+show-fuzz: setup $(OLDEST)/.installed ## 10,000 random requests to an engine of each SGLang, 1,000 to a gateway: no hang, no 500
+	@DLLM_TEST_FUZZ=10000 DLLM_TEST_FUZZ_SEED=$(or $(SEED),1) $(VENV)/bin/python -m pytest \
+		tests/engine/test_fuzz.py tests/stack/test_fuzz.py
 
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server

@@ -24,6 +24,7 @@ def hooks() -> list[Hook]:
     chosen = [
         Hook(checkpoint_tokens.TARGET, checkpoint_tokens.read_checkpoint, HookType.AROUND),
         Hook(per_request.PREPARATION, per_request.prepare, HookType.BEFORE),
+        Hook(refusals.SHAPE, refusals.refuse_malformed, HookType.AROUND),
         Hook(refusals.TARGET, refusals.refuse, HookType.BEFORE),
         Hook(logits.TARGET, logits.leave_as_they_are, HookType.AROUND),
         Hook(inbox.TARGET, inbox.show, HookType.BEFORE),

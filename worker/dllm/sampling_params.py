@@ -48,7 +48,7 @@ _SAMPLING = frozenset({"temperature", "top_p", "top_k", "sampling_seed"})
 _PRIVATE = "__sglang"
 
 
-def problems(params: Any, defaults: dict[str, Any]) -> tuple[list[str], list[str]]:
+def problems(params: dict[str, Any], defaults: dict[str, Any]) -> tuple[list[str], list[str]]:
     """What is wrong with the `sampling_params` of a request.
 
     Args:
@@ -57,10 +57,9 @@ def problems(params: Any, defaults: dict[str, Any]) -> tuple[list[str], list[str
     Returns:
         The names of those that cannot be honoured, and sentences that name the others.
     """
-    if params is None:
-        return [], []
-    if not isinstance(params, dict):
-        return [], ["sampling_params: must be an object"]
+    # Not above: it brings in packages that only an engine's own process can load on a CPU.
+    from sglang.srt.sampling.sampling_params import SamplingParams
+
     refused = [
         name
         for name, neutral in _NEUTRAL.items()
@@ -69,7 +68,9 @@ def problems(params: Any, defaults: dict[str, Any]) -> tuple[list[str], list[str
     wrong = [
         f"sampling_params: {str(name)[:100]!r} is not known"
         for name in params
-        if name not in _NEUTRAL and name not in _Honoured.__struct_fields__
+        # What this SGLang does not know, it fails at.
+        if name not in SamplingParams.__struct_fields__
+        or (name not in _NEUTRAL and name not in _Honoured.__struct_fields__)
     ]
     wrong += _ill_typed(params)
     if _SAMPLING.intersection(refused):

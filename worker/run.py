@@ -174,23 +174,24 @@ class Run:
             if progress.finish is not None and progress.finish.type == "abort":
                 message = f"The engine aborted this request: {progress.finish.message}"
                 return End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.ENGINE_ERROR, message))
-            try:
-                piece = transcript.read(progress.token_ids, progress.finish, progress.work)
-            except Diverged as diverged:
-                log.error("answer diverged", job=self._job.id, attempt=self._attempt, how=str(diverged))
-                return _refused(_DIVERGED)
-            outbox.add(piece.token_ids, piece.text, piece.work)
-            if piece.token_ids:
-                metrics.committed(len(piece.token_ids), piece.work)
-            if piece.ending is not None:
-                # Of an answer that was begun elsewhere, the engine took a part for its prompt.
-                cached = min(progress.cached_tokens, outbox.prompt_tokens)
-                metrics.prompt_tokens.inc(outbox.prompt_tokens)
-                metrics.cached_tokens.inc(cached)
-                return self._completed(piece.ending, cached)
-            # Text without tokens goes with the next block: in Redis a place is a number of tokens.
-            if piece.token_ids and not await self._commit():
-                return _CANCELLED
+            for block in progress.blocks():
+                try:
+                    piece = transcript.read(block.token_ids, block.finish, block.work)
+                except Diverged as diverged:
+                    log.error("answer diverged", job=self._job.id, attempt=self._attempt, how=str(diverged))
+                    return _refused(_DIVERGED)
+                outbox.add(piece.token_ids, piece.text, piece.work)
+                if piece.token_ids:
+                    metrics.committed(len(piece.token_ids), piece.work)
+                if piece.ending is not None:
+                    # Of an answer that was begun elsewhere, the engine took a part for its prompt.
+                    cached = min(progress.cached_tokens, outbox.prompt_tokens)
+                    metrics.prompt_tokens.inc(outbox.prompt_tokens)
+                    metrics.cached_tokens.inc(cached)
+                    return self._completed(piece.ending, cached)
+                # Text without tokens goes with the next block: in Redis a place is a number of tokens.
+                if piece.token_ids and not await self._commit():
+                    return _CANCELLED
 
     async def _commit(self) -> bool:
         """Sends what the engine has added to the answer.

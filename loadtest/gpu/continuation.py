@@ -194,7 +194,7 @@ class _Asked:
 
     async def _score(self, asked: Engine, mode: str, items: Sequence[Question]) -> Score:
         answers = await self._answers(asked, [each.prompt for each in items], [mode] * len(items))
-        ids = [list(answer["output_ids"]) for answer in answers]
+        ids = [self._questions.answer(list(answer["output_ids"])) for answer in answers]
         exact = [
             each.skill
             for each, got in zip(items, ids, strict=True)
@@ -205,7 +205,7 @@ class _Asked:
             mode,
             items=len(items),
             exact=len(exact),
-            tokens=sum(len(got) - (self._questions.end in got) for got in ids),
+            tokens=sum(map(len, ids)),
             forwards=sum(sum(answer["meta_info"].get(_FORWARDS, [])) for answer in answers),
             exact_by_skill={skill: exact.count(skill) for skill in dict.fromkeys(exact)},
         )
@@ -214,7 +214,7 @@ class _Asked:
         self, asked: Engine, prompts: Sequence[list[int]], modes: Sequence[str], tokens: int = _ANSWER_TOKENS
     ) -> list[list[int]]:
         answers = await self._answers(asked, prompts, modes, tokens)
-        return [list(answer["output_ids"]) for answer in answers]
+        return [self._questions.answer(list(answer["output_ids"])) for answer in answers]
 
     async def _answers(
         self, asked: Engine, prompts: Sequence[list[int]], modes: Sequence[str], tokens: int = _ANSWER_TOKENS

@@ -45,7 +45,7 @@ class Questions:
     def __init__(self) -> None:
         self._tokenizer: Tokenizer = tokenizer.load()
         self._encoder = Encoder(self._tokenizer)
-        self.end: int = json.loads((CHECKPOINT / "config.json").read_text())["eos_token_id"]
+        self._end: int = json.loads((CHECKPOINT / "config.json").read_text())["eos_token_id"]
 
     def held_out(self, count: int) -> list[Question]:
         """So many of every skill in either language."""
@@ -56,9 +56,13 @@ class Questions:
         in_turn = chain.from_iterable(zip_longest(*self._all(count)))
         return [each for each in in_turn if each is not None and each.answer_tokens >= tokens][:count]
 
-    def text(self, ids: list[int]) -> str:
-        """Up to the end of the answer."""
-        found: str = self._tokenizer.decode(ids[: ids.index(self.end)] if self.end in ids else ids)
+    def answer(self, ids: list[int]) -> list[int]:
+        """What comes before the answer's end. SGLang 0.5.17 goes on to the end of the block, if that is the
+        last one that there is room for."""
+        return ids[: ids.index(self._end)] if self._end in ids else ids
+
+    def text(self, answer: list[int]) -> str:
+        found: str = self._tokenizer.decode(answer)
         return found
 
     def _all(self, count: int) -> Iterator[list[Question]]:

@@ -33,10 +33,12 @@ from loadtest.gpu.hooks import kernels
 from loadtest.gpu.hooks.kernels import Kernels
 from loadtest.gpu.hooks.rounds import Round
 
+_NEARLY_ALL = 0.9
+
 
 @dataclass(frozen=True)
 class Measurement:
-    """Of one batch. `_ms` are per forward, of the rounds in which every request was denoised."""
+    """Of one batch. `_ms` are per forward, of the rounds in which nearly all requests were denoised."""
 
     run_ms: float
     step_ms: float
@@ -94,7 +96,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=inf, help="no new round after so long")
     parser.add_argument("--prompt", type=int, default=512, help="tokens; whole blocks")
-    parser.add_argument("--output", type=int, default=96, help="tokens of an answer")
+    parser.add_argument("--output", type=int, default=160, help="tokens of an answer")
     parser.add_argument("--profiled", nargs="*", type=int, default=[1, 32], help="batches to profile")
     parser.add_argument("--against", choices=["stock", "vectorized", "deterministic"], default="stock")
     parser.add_argument("--only", choices=["baseline", "ours"], help="one side of the comparison")
@@ -185,7 +187,7 @@ def _of(
     rounds: Sequence[Round], batch: int, prompt: int, tokens: int, begin: float, end: float
 ) -> Measurement:
     denoising = [each for each in rounds if each.prefix >= prompt]
-    full = [each.rows == batch and each.prefix >= prompt for each in rounds]
+    full = [each.rows >= _NEARLY_ALL * batch and each.prefix >= prompt for each in rounds]
     runs = [each for each, is_full in zip(rounds, full, strict=True) if is_full]
     gaps = [
         after.begin_s - before.end_s
@@ -193,7 +195,7 @@ def _of(
         if first and second
     ]
     if not gaps:
-        raise EngineError(f"{len(rounds)} rounds, of which {len(runs)} with all {batch} requests: too few")
+        raise EngineError(f"{len(rounds)} rounds, {len(runs)} with nearly all of {batch} requests: too few")
     forwards = sum(len(each.forwards_s) for each in runs)
     run = sum(each.end_s - each.begin_s for each in runs)
     forward = sum(sum(each.forwards_s) for each in runs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +41,8 @@ def parser(name: str, description: str | None) -> argparse.ArgumentParser:
 
 @contextmanager
 def machine(arguments: argparse.Namespace) -> Iterator[Machine]:
+    # So that whoever ends the command ends its engines.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as temporary:
         yield Machine(
             device=arguments.device,

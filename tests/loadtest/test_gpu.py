@@ -28,7 +28,7 @@ def test_a_step_is_what_a_run_takes_beside_its_forwards() -> None:
 
 
 def test_too_few_whole_rounds_are_no_measurement() -> None:
-    with pytest.raises(EngineError, match="1 rounds, of which 1 with all 2 requests"):
+    with pytest.raises(EngineError, match="1 rounds, 1 with nearly all of 2 requests"):
         steps._of([Round(0, 1, 2, 64, [1.0])], batch=2, prompt=64, tokens=1, begin=0, end=1)
 
 

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from dllm_stack.decoding import Decision, EngineOptions, Sampling
 from dllm_stack.messages import Decoding, Work
-from worker.engine.client import EngineClient, EngineFault
+from worker.engine.client import EngineClient, EngineFault, Finish, Progress
 
 _TWO = {"output_ids": [5, 6], "meta_info": {"prompt_tokens": 3, "cached_tokens": -95}}
 
@@ -103,6 +103,17 @@ async def test_the_work_of_each_new_token(fake_engine: str, engine: FakeEngine) 
         [Work(forwards=9, steps=8, edits=2), Work()],
         [],
     ]
+
+
+def test_blocks_that_came_in_one_event_are_told_apart() -> None:
+    work = [Work(forwards=4), Work(), Work(forwards=9), Work()]
+    finish = Finish("length")
+    assert [*Progress([5, 6, 7, 8], 1, finish, work).blocks()] == [
+        Progress([5, 6], 1, None, work[:2]),
+        Progress([7, 8], 1, finish, work[2:]),
+    ]
+    for whole in (Progress([5, 6], 1, finish, work[:2]), Progress([5, 6], 1, finish), Progress([], 0, None)):
+        assert [*whole.blocks()] == [whole]
 
 
 async def test_only_what_is_chosen_goes_to_the_engine(fake_engine: str, engine: FakeEngine) -> None:

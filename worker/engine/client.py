@@ -51,6 +51,18 @@ class Progress(msgspec.Struct, frozen=True):
     # For each of the new tokens: a block's work stands on its first one. Empty where the engine does not say.
     work: list[Work] = []
 
+    def blocks(self) -> Iterator[Progress]:
+        """Block by block, where SGLang has put several into one event because it was in a hurry."""
+        begins = [place for place, work in enumerate(self.work) if work.forwards and place]
+        ends = [*begins, len(self.token_ids)]
+        for begin, end in zip([0, *begins], ends, strict=True):
+            yield Progress(
+                self.token_ids[begin:end],
+                self.cached_tokens,
+                self.finish if end == ends[-1] else None,
+                self.work[begin:end],
+            )
+
 
 class EngineInfo(msgspec.Struct, frozen=True):
     limits: Limits

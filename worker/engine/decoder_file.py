@@ -24,18 +24,23 @@ class Rounds(NamedTuple):
 
 # Where a forward's time hardly grows with its rows, many are nearly free; on a CPU each costs its own.
 _OF_VENDOR = {
-    "nvidia": Rounds(prompt_rows=64, mixed_prompt_rows=32, steps_per_round=8),
+    "nvidia": Rounds(prompt_rows=64, mixed_prompt_rows=32, steps_per_round=16),
     "amd": Rounds(prompt_rows=16, mixed_prompt_rows=8, steps_per_round=4),
     "cpu": Rounds(prompt_rows=16, mixed_prompt_rows=8, steps_per_round=4),
 }
 
 
+# Only an engine of one GPU sees between two steps that somebody waits for the round to end.
+_STEPS_OF_SEVERAL_GPUS = 4
+
+
 def rounds(engine: Engine, vendor: str) -> Rounds:
     """As the profile says, where it says something."""
+    usual = _OF_VENDOR[vendor]
+    if engine.tp > 1:
+        usual = usual._replace(steps_per_round=min(usual.steps_per_round, _STEPS_OF_SEVERAL_GPUS))
     asked = (engine.prompt_rows, engine.mixed_prompt_rows, engine.steps_per_round)
-    return Rounds(
-        *(usual if own is None else own for own, usual in zip(asked, _OF_VENDOR[vendor], strict=True))
-    )
+    return Rounds(*(one if own is None else own for own, one in zip(asked, usual, strict=True)))
 
 
 def content(dllm: Dllm, slots: int, rounds: Rounds) -> str:

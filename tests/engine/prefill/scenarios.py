@@ -22,7 +22,7 @@ from worker import tiny_checkpoint
 
 BLOCK = 32
 LENGTHS = (1, 31, 32, 33, 64, 95, 300)
-SHORTER = (33, 95, 200)
+SHORTER = (33, 95)
 ANSWER = 40
 _JOINT = {"threshold": 0.5, "edit_threshold": 0.2, "max_post_edit_steps": 4}
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -139,7 +139,7 @@ class Scenarios:
         self.engine.use("LowConfidence", **ALGORITHMS["LowConfidence"])
         lost = []
         with torch.inference_mode():
-            for rounds in range(7):
+            for rounds in range(6):
                 beside = [self.engine.ask(self.prompt(33), ANSWER), self.engine.ask(self.prompt(5), ANSWER)]
                 self.engine.round()
                 request = self.engine.ask(self.prompt(400), ANSWER)

@@ -43,18 +43,23 @@ def compare(scheduler: Any, blocks: int) -> Differences:
     expected = _prefill(scheduler, prompt, at_once=1)
     elsewhere = _prefill(scheduler, other, at_once=1)
     together = _prefill(scheduler, prompt, at_once=blocks)
-    return Differences(_worst(together, expected), _worst(elsewhere[:, -1:], expected[:, -1:]))
+    return Differences(_worst(together, expected), _worst(_last(elsewhere), _last(expected)))
 
 
-def _worst(seen: Tensor, expected: Tensor) -> list[float]:
-    difference = (seen - expected).float().square().mean(-1).sqrt()
-    relative = difference / expected.float().square().mean(-1).sqrt()
-    worst: list[float] = relative.unflatten(0, (-1, 2)).flatten(1).amax(1).tolist()
-    return worst
+def _worst(seen: list[Tensor], expected: list[Tensor]) -> list[float]:
+    relative = []
+    for a, b in zip(seen, expected, strict=True):
+        difference = (a.float() - b.float()).square().mean(-1).sqrt()
+        relative.append(float((difference / b.float().square().mean(-1).sqrt()).max()))
+    return [max(key, value) for key, value in zip(relative[::2], relative[1::2], strict=True)]
 
 
-def _prefill(scheduler: Any, ids: list[int], at_once: int) -> Tensor:
-    """KV of a prompt, [2 x layers, blocks, values], computed `at_once` blocks a forward."""
+def _last(kv: list[Tensor]) -> list[Tensor]:
+    return [each[-1:] for each in kv]
+
+
+def _prefill(scheduler: Any, ids: list[int], at_once: int) -> list[Tensor]:
+    """A prompt, `at_once` blocks a forward: the keys and values of each layer in turn, [blocks, values]."""
     from sglang.srt.managers.schedule_batch import Req
     from sglang.srt.sampling.sampling_params import SamplingParams
 
@@ -98,15 +103,20 @@ def _forward(scheduler: Any, prompt: Any) -> None:
     scheduler.run_batch(batch)
 
 
-def _read(cache: Any, slots: Tensor, block: int) -> Tensor:
+def _read(cache: Any, slots: Tensor, block: int) -> list[Tensor]:
     blocks = len(slots) // block
-    return torch.stack([buffer[slots].reshape(blocks, -1) for buffer in _buffers(cache)])
+    return [_bytes(buffer)[slots].view(buffer.dtype).reshape(blocks, -1) for buffer in _buffers(cache)]
 
 
 def _buffers(cache: Any) -> Iterator[Tensor]:
     for layer in range(cache.start_layer, cache.start_layer + cache.layer_num):
         yield cache.get_key_buffer(layer)
         yield cache.get_value_buffer(layer)
+
+
+def _bytes(buffer: Tensor) -> Tensor:
+    """Torch cannot index every 8-bit float."""
+    return buffer.view(torch.uint8)
 
 
 def _give_back(scheduler: Any, prompt: Any) -> None:
@@ -117,6 +127,6 @@ def _give_back(scheduler: Any, prompt: Any) -> None:
     slots = table.req_to_token[row, : request.prefix_length(prompt)].to(torch.int64, copy=True)
     for buffer in _buffers(scheduler.token_to_kv_pool_allocator.get_kvcache()):
         # The next prompt may get these slots, and what it fails to write would be right all the same.
-        buffer[slots] = 0
+        _bytes(buffer)[slots] = 0
     scheduler.token_to_kv_pool_allocator.free(slots)
     table.free(prompt)

@@ -144,8 +144,6 @@ class _Forward:
 class _PromptsAlong:
     """The model runner as the algorithm sees it."""
 
-    carries_prompts = True
-
     # Asked by an algorithm that plans attention once for several forwards: the first of this runner's was
     # planned for more rows than the algorithm's batch has.
     carries_prompts = True

@@ -107,7 +107,9 @@ def _wrong(scheduler: Any, asked: Limits) -> str | None:
     largest = min(max(asked.most, 2), room)
     try:
         for blocks in sorted({min(_SMALL, largest), largest}):
-            difference = comparison.compare(scheduler, blocks)
+            # As SGLang's own start does; buffers made in inference mode would be of no use outside it.
+            with torch.no_grad():
+                difference = comparison.compare(scheduler, blocks)
             reason = judged(blocks, difference, scheduler.token_to_kv_pool_allocator.get_kvcache().dtype)
             if reason is not None:
                 return reason

@@ -106,17 +106,16 @@ def _look(
             values[block.ids[place - 1]] -= penalty
         candidates = values.clone()
         candidates[mask_id] = -math.inf
-        if sampling.temperature:
-            guesses.append(_drawn(candidates, sampling, start + place))
-            continue
         shares = values.softmax(0)
         token = int(candidates.argmax())
+        if sampling.temperature:
+            token = _drawn(candidates, sampling, start + place)
         entropy = -float((shares * shares.clamp(min=1e-38).log()).sum())
         guesses.append(Guess(token, float(shares[token]), entropy, values))
     return guesses
 
 
-def _drawn(candidates: Tensor, sampling: Sampling, position: int) -> Guess:
+def _drawn(candidates: Tensor, sampling: Sampling, position: int) -> int:
     scaled = candidates / sampling.temperature
     if sampling.top_k:
         least = candidates.sort(descending=True).values[min(sampling.top_k, len(candidates)) - 1]
@@ -127,10 +126,7 @@ def _drawn(candidates: Tensor, sampling: Sampling, position: int) -> Guess:
         last = candidates[order[before < sampling.top_p]].min()
         scaled = scaled.masked_fill(candidates < last, -math.inf)
     seed = noise.position_seeds(torch.tensor([sampling.seed]), torch.tensor([[position]]))
-    score = scaled + noise.gumbel(seed, torch.arange(len(candidates)))[0]
-    shares = scaled.softmax(0)
-    token = int(score.argmax())
-    return Guess(token, float(shares[token]), 0.0, candidates)
+    return int((scaled + noise.gumbel(seed, torch.arange(len(candidates)))[0]).argmax())
 
 
 def _low_confidence(block: PlainBlock, guesses: list[Guess], parameters: dict[str, Any]) -> set[int]:

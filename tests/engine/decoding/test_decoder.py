@@ -75,6 +75,15 @@ def test_drawn_alone(model: Reference, sampling: Sampling) -> None:
     assert answer != expected(model, request.origin_input_ids, EngineOptions(decision=DECISIONS[0]), 40)
 
 
+def test_drawn_from_one_token_is_not_drawn(model: Reference) -> None:
+    one = EngineOptions(decision=DECISIONS[0], sampling=Sampling(temperature=1.0, top_k=1, seed=5))
+    requests = [
+        FakeRequest(prompt(2, 9), options, 40) for options in (one, EngineOptions(decision=DECISIONS[0]))
+    ]
+    drawn, greedy = decoded(model, 8, requests)
+    assert drawn == greedy
+
+
 @pytest.mark.parametrize("steps_per_round", [1, 3, 50])
 def test_all_together(model: Reference, steps_per_round: int) -> None:
     """Different algorithms, parameters, seeds, lengths and ends in one batch: each as if it were alone."""

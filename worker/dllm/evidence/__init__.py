@@ -24,7 +24,7 @@ def read(
 
     Args:
         logits: [R, V], float32, bfloat16 or float16; the columns must be contiguous. Not changed.
-        mask_id: never the token; its logit counts in the probabilities of rows that do not sample.
+        mask_id: never the token; its logit counts in the probabilities.
         penalised: int64 [R], the token whose logit is lowered; -1: none.
         penalty: float32 [R], by how much.
         draw: which rows are sampled and how; none: the most probable tokens.

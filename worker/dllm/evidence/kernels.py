@@ -134,7 +134,7 @@ def conclude(
         if temperature > 0:
             inverse = 1.0 / tl.maximum(temperature, _LEAST_TEMPERATURE)
             seed = tl.load(seeds + row).to(tl.uint32)
-            values, scores = _drawn(scores, inverse, tl.load(floors + row), seed, vocab_start + ids)
+            scores = _drawn(scores, inverse, tl.load(floors + row), seed, vocab_start + ids)
 
     score = tl.max(scores, 0)
     found_token = tl.min(tl.where((scores == score) & (ids >= 0), ids, _NO_TOKEN), 0)
@@ -148,9 +148,8 @@ def conclude(
     total = tl.sum(totals * scale, 0) + tl.sum(added_weight, 0)
     moment = tl.sum((moments + totals * below) * scale, 0) + tl.sum(added_weight * added_below, 0)
     log_total = _log(total)
-    # A shard may hold nothing that a draw allows.
-    tl.store(numbers + row, tl.where(total > 0, _exp(logit - top) / total, 0.0))
-    tl.store(numbers + rows + row, tl.where(total > 0, log_total - moment / total, 0.0))
+    tl.store(numbers + row, _exp(logit - top) / total)
+    tl.store(numbers + rows + row, log_total - moment / total)
     tl.store(numbers + 2 * rows + row, logit)
     tl.store(numbers + 3 * rows + row, top + log_total)
     tl.store(numbers + 4 * rows + row, score)
@@ -172,7 +171,7 @@ def _scan(place, draw, GROUP: tl.constexpr, LANES: tl.constexpr, DRAWN: tl.const
         scores = values
         if DRAWN:
             inverse, floor, seed, vocab_start = draw
-            values, scores = _drawn(values, inverse, floor, seed, vocab_start + start + offsets)
+            scores = _drawn(values, inverse, floor, seed, vocab_start + start + offsets)
         # The softmax of each lane so far, and its mean distance from the maximum.
         new = tl.maximum(maximum, tl.max(values, 1))
         below = maximum - new
@@ -209,14 +208,14 @@ def _load(row_logits, start, offsets, vocabulary, mask_id, apart, TILE: tl.const
 
 @triton.jit
 def _drawn(values, inverse, floor, seed, ids):
-    """The logits that a row is drawn from, and them with noise; see `noise` for the arithmetic."""
+    """The logits that a row is drawn from, with noise; see `noise` for the arithmetic."""
     allowed = (values > _LEFT_OUT) & (values >= floor)
-    values = tl.where(allowed, tl.maximum(values * inverse, _LEAST), _LEFT_OUT)
+    scaled = tl.where(allowed, tl.maximum(values * inverse, _LEAST), _LEFT_OUT)
     bits = _mix(ids.to(tl.uint32) * _SPREAD ^ seed)
     uniform = tl.minimum((bits.to(tl.float32) + 0.5) * 2.3283064365386963e-10, 1 - 5.9604644775390625e-08)
     series = uniform * (1 + uniform * (1 / 2 + uniform * (1 / 3 + uniform * (1 / 4 + uniform * (1 / 5)))))
     exponential = tl.where(uniform < 1 / 16, series, -_log(1 - uniform))
-    return values, values - _log(exponential)
+    return scaled - _log(exponential)
 
 
 @triton.jit

@@ -28,34 +28,28 @@ def read(
     if penalised is not None and penalty is not None:
         values = _penalise(values, penalised - vocab_start, penalty)
     values = torch.fmax(values, torch.tensor(LEAST, device=values.device))  # NaN gives way
-    mask = mask_id - vocab_start
-    mask_here = 0 <= mask < values.shape[1]
-    gumbel: Tensor | None = None
-    if draw is not None:
-        rows = draw.temperature.nonzero().squeeze(1)
-        drawn = _scaled(values[rows], draw.temperature[rows], draw.floor[rows])
-        if mask_here:
-            drawn[:, mask] = LEFT_OUT
-        values[rows] = drawn
-        ids = vocab_start + torch.arange(values.shape[1], device=values.device)
-        gumbel = noise.gumbel(draw.seed[rows], ids)
     maximum = values.amax(dim=1).clamp(min=LEAST)
     below = values - maximum[:, None]
     weights = below.exp()
     total = weights.sum(dim=1)
     moment = torch.linalg.vecdot(weights, below)
 
-    if mask_here:
+    mask = mask_id - vocab_start
+    if 0 <= mask < values.shape[1]:
         values[:, mask] = LEFT_OUT
-    scores = values if gumbel is None else values.index_add(0, rows, gumbel)
+    scores = values
+    if draw is not None:
+        rows = draw.temperature.nonzero().squeeze(1)
+        ids = vocab_start + torch.arange(values.shape[1], device=values.device)
+        drawn = _scaled(values[rows], draw.temperature[rows], draw.floor[rows])
+        scores = values.index_copy(0, rows, drawn + noise.gumbel(draw.seed[rows], ids))
     token = scores.argmax(dim=1, keepdim=True)
     logit = values.gather(1, token).squeeze(1)
-    something = total > 0  # a shard may hold nothing that a draw allows
     log_total = total.log()
     evidence = Evidence(
         token=token.squeeze(1) + vocab_start,
-        probability=torch.where(something, (logit - maximum).exp() / total, 0.0),
-        entropy=torch.where(something, log_total - moment / total, 0.0),
+        probability=(logit - maximum).exp() / total,
+        entropy=log_total - moment / total,
         logit=logit,
         normalizer=maximum + log_total,
     )
@@ -70,4 +64,5 @@ def _penalise(values: Tensor, tokens: Tensor, penalty: Tensor) -> Tensor:
 
 def _scaled(values: Tensor, temperature: Tensor, floor: Tensor) -> Tensor:
     scaled = values / temperature.clamp(min=LEAST_TEMPERATURE)[:, None]
-    return torch.where(values >= floor[:, None], scaled.clamp(min=LEAST), LEFT_OUT)
+    allowed = (values > LEFT_OUT) & (values >= floor[:, None])
+    return torch.where(allowed, scaled.clamp(min=LEAST), LEFT_OUT)

@@ -20,9 +20,10 @@ LEAST_TEMPERATURE = 1e-5
 class Evidence:
     """Of each row of logits [R]; `probability` is exp(`logit` - `normalizer`).
 
-    A row with temperature 0 is described as the softmax of its logits after penalty. A row that samples,
-    as the distribution that it was drawn from: divided by the temperature, without the mask token and
-    without what is under the floor.
+    All but `token` describe the softmax of the logits after penalty, also where the row samples: a
+    threshold then means the same at every temperature, and what is drawn from one token is what is taken
+    without drawing. (Measured by the distribution drawn from, the only token that top_k=1 leaves would be
+    certain, and every position committed at once.)
     """
 
     token: Tensor  # int64: the most probable (or the drawn) token, never the mask; ties: the lowest id

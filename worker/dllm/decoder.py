@@ -56,8 +56,8 @@ class Decoder:
         enough = max(1, len(states) // _LEAVE_AFTER)
         most = self.settings.steps_per_round
         if getattr(model_runner, "carries_prompts", False):
-            # Only the first forward carries prompts along. A step of few rows without them is so much shorter
-            # that running answers are hardly slowed by taking it; of many rows it would only delay the prompts.
+            # Only the first forward carries prompts along. A step of few rows without them is so short that
+            # it hardly delays the prompts, and is half of what running answers wait for.
             most = 2 if len(states) < _FEW_ROWS else 1
         output = model_runner.forward(forward_batch, pp_proxy_tensors=None)
         report = None

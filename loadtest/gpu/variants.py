@@ -13,7 +13,7 @@ from loadtest.gpu.engine import Variant
 SLOTS = 64
 PROMPT_ROWS = 64
 MIXED_PROMPT_ROWS = 32
-_STEPS_PER_ROUND = 16
+_STEPS_PER_ROUND = 64
 
 # As they are served: SGLang's own defaults for the first, the speed mode of LLaDA2.1 for the second.
 ALGORITHMS: dict[str, dict[str, Any]] = {

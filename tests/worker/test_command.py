@@ -203,7 +203,7 @@ def test_what_the_engine_does_unasked_goes_into_a_file(tmp_path: Path) -> None:
         "slots": 32,
         "prompt_rows": 64,
         "mixed_prompt_rows": 32,
-        "steps_per_round": 16,
+        "steps_per_round": 64,
         "default": {
             "algorithm": "JointThreshold",
             "threshold": 0.5,

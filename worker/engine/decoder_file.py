@@ -24,7 +24,7 @@ class Rounds(NamedTuple):
 
 # Where a forward's time hardly grows with its rows, many are nearly free; on a CPU each costs its own.
 _OF_VENDOR = {
-    "nvidia": Rounds(prompt_rows=64, mixed_prompt_rows=32, steps_per_round=16),
+    "nvidia": Rounds(prompt_rows=64, mixed_prompt_rows=32, steps_per_round=64),
     "amd": Rounds(prompt_rows=16, mixed_prompt_rows=8, steps_per_round=4),
     "cpu": Rounds(prompt_rows=16, mixed_prompt_rows=8, steps_per_round=4),
 }

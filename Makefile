@@ -7,7 +7,8 @@ QUEUE_RUNS ?= 1000
 .DEFAULT_GOAL := help
 .PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
 	show-disconnect show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
-	show-chaos show-fairness show-scale show-fuzz
+	show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
+	bench-gpu-kernel bench-gpu-modes
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,3 +102,22 @@ show-fuzz: setup $(OLDEST)/.installed ## 10,000 random requests to an engine of 
 
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server
+
+show-decoding: setup $(OLDEST)/.installed ## Every decoding algorithm against its plain form, alone and mixed, on both SGLangs
+	@$(VENV)/bin/python -m pytest tests/engine/decoding
+
+show-prompts: setup $(OLDEST)/.installed ## Prompts many blocks a forward against stock, ids and KV, on both SGLangs
+	@$(VENV)/bin/python -m pytest tests/engine/prefill
+
+# On a machine with an H200 and SGLang; PYTHON is theirs.
+bench-gpu-steps: ## A denoise step, stock SGLang and ours in turns, batches of 1 to 64: on an H200
+	@$(PYTHON) -m loadtest.gpu.steps --out $(or $(JSON),gpu-steps.json)
+
+bench-gpu-prompts: ## Time to the first block by prompt length, and what a long prompt does to a stream: on an H200
+	@$(PYTHON) -m loadtest.gpu.prompts --out $(or $(JSON),gpu-prompts.json)
+
+bench-gpu-kernel: ## The one read of the logits against torch and the memory: on an H200
+	@$(PYTHON) -m loadtest.kernel
+
+bench-gpu-modes: ## The demo model by mode, and whether answers go on identically from a block: on an H200
+	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),gpu-modes.json)

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 Probability = Annotated[float, Meta(ge=0, le=1)]
 
 MAX_STEPS = 1024
+MAX_OWN = 2**53  # beyond, a float is no longer the number that was written
 _INT64 = Meta(ge=-(2**63), le=2**63 - 1)
 
 
@@ -43,7 +44,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
     temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Meta(ge=0)] = 0  # 0: all
+    top_k: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0  # 0: all
     seed: Annotated[int, _INT64] = 0
 
 
@@ -93,9 +94,28 @@ def check_parameters(algorithm: str, parameters: dict[str, Any]) -> Parameters:
     for name, value in parameters.items():
         if isinstance(value, bool) or value is None:
             raise ValueError(f"{name} must be a number, not {msgspec.json.encode(value).decode()}")
-        try:
-            msgspec.convert({name: value}, Parameters)
-        except msgspec.ValidationError as error:
-            reason = str(error).split(" - at ")[0]
-            raise ValueError(f"{name}: {reason[0].lower()}{reason[1:]}") from None
+        _check_range(name, value)
     return msgspec.convert(parameters, Parameters)
+
+
+def check_own_parameters(parameters: dict[str, Any]) -> None:
+    """Those of an algorithm that does not come with the engine, as far as they can be checked without it.
+
+    Raises:
+        ValueError: a sentence that begins with the name of the parameter that is wrong.
+    """
+    for name, value in parameters.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{name} must be a number")
+        if not abs(value) <= MAX_OWN:
+            raise ValueError(f"{name} must be from -2^53 to 2^53")
+    if "max_steps" in parameters:  # the decoder's own, whatever the algorithm
+        _check_range("max_steps", parameters["max_steps"])
+
+
+def _check_range(name: str, value: Any) -> None:
+    try:
+        msgspec.convert({name: value}, Parameters)
+    except msgspec.ValidationError as error:
+        reason = str(error).split(" - at ")[0]
+        raise ValueError(f"{name}: {reason[0].lower()}{reason[1:]}") from None

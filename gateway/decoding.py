@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from pydantic import Field, WithJsonSchema
 
-from dllm_stack.decoding import ALGORITHMS, Decision, Parameters, Sampling, check_parameters
+from dllm_stack.decoding import (
+    ALGORITHMS,
+    Decision,
+    Parameters,
+    Sampling,
+    check_own_parameters,
+    check_parameters,
+)
 from dllm_stack.messages import DecodingCard
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from gateway.catalogue import RETRY_AFTER_S, Found
@@ -87,7 +93,7 @@ def choose(found: Found, ask: Ask) -> Choice:
     temperature = ask.sampling.temperature or 0.0
     if not temperature:
         _check_unsampled(ask)
-    if not (given or statistics or temperature or found.mode):
+    if not (given or statistics or temperature or found.mode is not None):
         return Choice()
     card = _decoding_of(found, ask, bool(given or statistics))
     mode, decision = _decide(found, given, ask.dllm_param, card)
@@ -174,13 +180,14 @@ def _check_parameters(algorithm: str, given: dict[str, Any], path: str, card: De
             raise unsupported(
                 f"{path}.{name}"[:100], f"is not a parameter of {algorithm}, which takes {takes}"
             )
+        param = f"{path}.{name}"[:100]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise invalid(f"{path}.{name}"[:100], "must be a number")
-    if algorithm in ALGORITHMS:
+            raise invalid(param, "must be a number")
         try:
-            check_parameters(algorithm, given)
+            if algorithm in ALGORITHMS:
+                check_parameters(algorithm, {name: value})
+            else:
+                check_own_parameters({name: value})
         except ValueError as error:
-            message = f"{path}.{error}."
-            param = re.match(r"[\w.]+", message)
-            assert param is not None
-            raise RequestError(Problem(ErrorCode.INVALID_VALUE, message, param=param[0])) from None
+            message = f"{param}{str(error).removeprefix(name)}."
+            raise RequestError(Problem(ErrorCode.INVALID_VALUE, message, param=param)) from None

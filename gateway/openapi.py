@@ -29,22 +29,10 @@ def _describe(app: FastAPI, bodies: dict[str, Rules[Any]]) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for path, rules in bodies.items():
-        schema = _schema(rules)
+        schema = rules.json_schema("#/components/schemas/{model}")
         schemas |= schema.pop("$defs", {})
         content = {"application/json": {"schema": schema}}
         for operation in document["paths"][path].values():
             operation["requestBody"] = {"required": True, "content": content}
             operation["parameters"] = header_parameters()
     return document
-
-
-def _schema(rules: Rules[Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = rules.honoured.model_json_schema(ref_template="#/components/schemas/{model}")
-    for name, neutral in rules.neutral.items():
-        schema["properties"][name] = {
-            "enum": [*neutral.values, None],
-            "description": f"Any other value is refused: {neutral.why}.",
-        }
-    for name in sorted(rules.ignored):
-        schema["properties"][name] = {"description": "Taken, without effect."}
-    return schema

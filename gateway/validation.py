@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.json_schema import DEFAULT_REF_TEMPLATE
 
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 
@@ -69,6 +70,18 @@ class Rules(Generic[Schema]):
     honoured: type[Schema]
     neutral: Mapping[str, Neutral]
     ignored: frozenset[str]
+
+    def json_schema(self, ref_template: str = DEFAULT_REF_TEMPLATE) -> dict[str, Any]:
+        """Of every name there is."""
+        schema: dict[str, Any] = self.honoured.model_json_schema(ref_template=ref_template)
+        for name, neutral in self.neutral.items():
+            schema["properties"][name] = {
+                "enum": [*neutral.values, None],
+                "description": f"Any other value is refused: {neutral.why}.",
+            }
+        for name in sorted(self.ignored):
+            schema["properties"][name] = {"description": "Taken, without effect."}
+        return schema
 
 
 def check(body: Any, rules: Rules[Schema], path: str = "") -> Schema:

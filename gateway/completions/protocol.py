@@ -43,7 +43,7 @@ RULES = Rules(
     neutral={
         **OPENAI,
         "logprobs": COMPLETION_LOGPROBS,
-        "best_of": Neutral((int,), (1,), "every choice would be the same"),
+        "best_of": Neutral((int,), (1,), "a request has one choice; send it again for another"),
         "echo": Neutral((bool,), (False,), "the prompt is not part of the answer"),
         "suffix": Neutral((str,), ("",), "text is only continued, never inserted"),
     },

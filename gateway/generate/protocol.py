@@ -39,13 +39,20 @@ class SamplingParams(SamplingFields):
     custom_params: Annotated[CustomParams, WithJsonSchema(_CUSTOM_PARAMS)] | None = None
 
 
+SAMPLING_RULES = Rules(
+    SamplingParams,
+    neutral={
+        **SAMPLING,
+        "min_new_tokens": Neutral((int,), (0,), "an answer ends where the model ends it"),
+    },
+    ignored=frozenset({"stream_interval"}),  # every committed block is sent at once
+)
+
+
 class GenerateRequest(TermsInBody):
     text: PlainTexts | None = None
     input_ids: TokenIds | None = None
-    # Checked by SAMPLING_RULES.
-    sampling_params: Annotated[dict[str, Any], WithJsonSchema(SamplingParams.model_json_schema())] | None = (
-        None
-    )
+    sampling_params: Annotated[dict[str, Any], WithJsonSchema(SAMPLING_RULES.json_schema())] | None = None
     stream: bool | None = None
     model: str | None = None  # not SGLang's: needed where there are several models
 
@@ -63,15 +70,6 @@ RULES = Rules(
     ignored=frozenset(
         {"logprob_start_len", "return_text_in_logprobs", "log_metrics", "no_logs", "custom_labels"}
     ),
-)
-
-SAMPLING_RULES = Rules(
-    SamplingParams,
-    neutral={
-        **SAMPLING,
-        "min_new_tokens": Neutral((int,), (0,), "an answer ends where the model ends it"),
-    },
-    ignored=frozenset({"stream_interval"}),  # every committed block is sent at once
 )
 
 

@@ -107,7 +107,7 @@ def test_floor_keeps_top_k_then_top_p(logits: Tensor, data: st.DataObject) -> No
     mask_id = data.draw(st.integers(0, vocabulary - 1))
     rows = len(logits)
     temperature = [data.draw(st.sampled_from([0.5, 1.0, 2.0])) for _ in range(rows)]
-    top_p = [data.draw(st.sampled_from([0.05, 0.5, 0.9, 1.0])) for _ in range(rows)]
+    top_p = [data.draw(st.sampled_from([1e-50, 0.05, 0.5, 0.9, 1.0])) for _ in range(rows)]
     top_k = [data.draw(st.sampled_from([0, 1, 3, vocabulary + 5])) for _ in range(rows)]
     asking = data.draw(st.lists(st.sampled_from(range(rows)), unique=True))
     floors = filters.floor(
@@ -133,7 +133,7 @@ def test_floor_keeps_top_k_then_top_p(logits: Tensor, data: st.DataObject) -> No
         for slack in (-1e-5, 1e-5):
             before, kept = 0.0, []
             for value, weight in zip(values, weights, strict=True):
-                if before < top_p[row] + slack or top_p[row] == 1:
+                if not kept or before < top_p[row] + slack or top_p[row] == 1:
                     kept.append(value)
                 before += weight / sum(weights)
             ends.append(kept[-1])

@@ -15,6 +15,7 @@ from dllm_stack.messages import ChatPrompt, Decoding, TextPrompt, TokenPrompt
 from gateway.chat.protocol import RULES as CHAT_RULES
 from gateway.completions.protocol import RULES as COMPLETION_RULES
 from gateway.generate.protocol import RULES as GENERATE_RULES
+from gateway.generate.protocol import SAMPLING_RULES
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
 
@@ -378,6 +379,12 @@ async def test_openapi_tells_every_field(served: Served) -> None:
         assert body["additionalProperties"] is False
         headers = {each["name"] for each in document["paths"][path]["post"]["parameters"]}
         assert headers == {"X-Request-Timeout", "X-Tenant-ID", "X-Session-ID"}
+    of_generate = body["properties"]["sampling_params"]["anyOf"][0]
+    assert of_generate["properties"].keys() == {
+        *SAMPLING_RULES.honoured.model_fields,
+        *SAMPLING_RULES.neutral,
+        *SAMPLING_RULES.ignored,
+    }
     text = json.dumps(document)
     references = re.findall(r'"\$ref": "#/components/schemas/([^"]+)"', text)
     assert set(references) >= {"Message", "StreamOptions"}

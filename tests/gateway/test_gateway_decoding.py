@@ -193,6 +193,8 @@ REFUSALS: list[tuple[Ask, str, str, str]] = [
     ({"dllm": {"mode": "quality", "edit_threshold": 1}}, "dllm.edit_threshold", UNSUPPORTED, "LowConfidence"),
     ({"dllm": {"surprise": 1}}, "dllm.surprise", UNSUPPORTED, "which takes edit_threshold"),
     ({"dllm": {"algorithm": "Mine", "greed": "much"}}, "dllm.greed", INVALID, "must be a number"),
+    ({"dllm": {"algorithm": "Mine", "greed": 10**30}}, "dllm.greed", INVALID, "must be from -2^53 to 2^53"),
+    ({"dllm": {"algorithm": "Mine", "max_steps": 10**9}}, "dllm.max_steps", INVALID, "<= 1024"),
     ({"dllm": []}, "dllm", INVALID, "dictionary"),
     ({"temperature": 0.5}, "temperature", UNSUPPORTED, "JointThreshold, which takes the most probable"),
     (
@@ -244,7 +246,13 @@ async def test_generate_names_its_own_fields(refusing: Served) -> None:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "change",
-    [{"model": "unloaded:speed"}, {"dllm": {"mode": "speed"}}, {"dllm": {"stats": True}}, {"temperature": 1}],
+    [
+        {"model": "unloaded:speed"},
+        {"model": "unloaded:"},
+        {"dllm": {"mode": "speed"}},
+        {"dllm": {"stats": True}},
+        {"temperature": 1},
+    ],
 )
 async def test_a_model_that_nobody_has_loaded_yet_is_to_be_asked_later(refusing: Served, change: Ask) -> None:
     body = {"model": "unloaded", "prompt": "Hi", **change}

@@ -167,6 +167,14 @@ def test_sglangs_own_algorithm_leaves_nothing_to_choose(tmp_path: Path) -> None:
             "dllm: modes.a.threshold: expected `float` <= 1.0",
         ),
         (
+            {
+                "modes": {"a": {"algorithm": "Mine", "greed": "much"}},
+                "mode": "a",
+                "algorithms": {"Mine": __file__},
+            },
+            "dllm: modes.a.greed must be a number",
+        ),
+        (
             {"modes": {"a": {"algorithm": "LowConfidence", "greed": 7}}, "mode": "a"},
             "dllm: modes.a.greed is not a decoding parameter",
         ),

@@ -25,7 +25,7 @@ class DecoderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         steps_per_round: denoise steps before the scheduler is asked again. More keep the GPU busier and let
             a new request wait longer.
         default: how a request is decoded that does not say.
-        algorithms: the user's own, a file for each name; see `algorithms.own`.
+        algorithms: the user's own, a file for each name; see `algorithms.table`.
     """
 
     default: Decision

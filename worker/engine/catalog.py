@@ -20,7 +20,13 @@ from pydantic import (
     model_validator,
 )
 
-from dllm_stack.decoding import ALGORITHMS, SAMPLING_ALGORITHMS, Decision, check_parameters
+from dllm_stack.decoding import (
+    ALGORITHMS,
+    SAMPLING_ALGORITHMS,
+    Decision,
+    check_own_parameters,
+    check_parameters,
+)
 from dllm_stack.messages import DecodingCard
 from dllm_stack.settings import CONFIGS
 from worker.engine.architectures import BLOCK_DIFFUSION
@@ -139,11 +145,13 @@ class Dllm(_Record):
             raise ValueError(
                 f"modes.{name}.algorithm: there is no {decision.algorithm}: choose {', '.join(known)}"
             )
-        if decision.algorithm in ALGORITHMS:
-            try:
+        try:
+            if decision.algorithm in ALGORITHMS:
                 check_parameters(decision.algorithm, decision.parameters)
-            except ValueError as error:
-                raise ValueError(f"modes.{name}.{error}") from None
+            else:
+                check_own_parameters(decision.parameters)
+        except ValueError as error:
+            raise ValueError(f"modes.{name}.{error}") from None
 
 
 class Model(_Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,8 +15,10 @@ import torch
 
 from dllm_stack.decoding import Decision, EngineOptions, Sampling
 from tests.engine.decoding import plain
+from tests.engine.decoding.conftest import OWN
 from tests.engine.decoding.requests import MANY, SAMPLED, prompt
 from tests.engine.reference import Reference
+from worker.dllm.algorithms.table import AlgorithmTable
 from worker.dllm.requests import EDITS, FORWARDS, STEPS
 
 TOKENS = 64
@@ -84,6 +87,26 @@ async def test_an_algorithm_of_ones_own(engine: httpx.AsyncClient) -> None:
     own = EngineOptions(decision=Decision(algorithm="Leftmost", parameters={"tokens": 8}))
     answer = await ask(engine, prompt(3, 32), own)
     assert (answer.steps, answer.forwards) == (8, 10)  # two blocks of 32
+
+
+@pytest.mark.parametrize("wrong", [{"tokens": "many"}, {"tokens": 1e300}, {"max_steps": 4}, {"hurry": 1}])
+async def test_what_an_algorithm_of_ones_own_does_not_take(
+    engine: httpx.AsyncClient, wrong: dict[str, Any]
+) -> None:
+    own = EngineOptions(decision=Decision(algorithm="Leftmost", parameters=wrong))
+    response = await engine.post("/generate", json=body(prompt(3, 32), own))
+    assert response.status_code == 400
+    assert f"custom_params.dllm.{next(iter(wrong))}" in response.text
+
+
+def test_the_limit_of_steps_is_checked_of_every_algorithm(tmp_path: Path) -> None:
+    """The decoder reads it itself, into 32 bits."""
+    own = tmp_path / "own.py"
+    own.write_text(OWN.read_text("utf-8").replace('"tokens": 4', '"tokens": 4, "max_steps": 64'), "utf-8")
+    table = AlgorithmTable({"Own": str(own)})
+    table.check(Decision(algorithm="Own", parameters={"max_steps": 8}))
+    with pytest.raises(ValueError, match=r"^max_steps"):
+        table.check(Decision(algorithm="Own", parameters={"max_steps": 2**40}))
 
 
 @pytest.mark.parametrize("stop", [None, "e"])

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
-from dllm_stack.decoding import ALGORITHMS, Decision, EngineOptions, check_parameters
+from dllm_stack.decoding import ALGORITHMS, Decision, EngineOptions, check_own_parameters, check_parameters
 from worker.dllm.algorithms.algorithm import Algorithm
 from worker.dllm.algorithms.credit import Credit
 from worker.dllm.algorithms.entropy_bounded import EntropyBounded
@@ -59,6 +59,7 @@ class AlgorithmTable:
         if decision.algorithm in ALGORITHMS:
             check_parameters(decision.algorithm, decision.parameters)
         else:
+            check_own_parameters(decision.parameters)
             algorithm.check(decision.parameters)
 
 

@@ -38,8 +38,10 @@ def floor(
         scaled = ordered / temperature[part, None].clamp(min=LEAST_TEMPERATURE)
         probability = torch.where(ordered >= least, scaled, -torch.inf).softmax(dim=1)
         before = probability.cumsum(dim=1) - probability
-        # Rounding may take the sum of all to 1 before the last of them.
-        nucleus = (before < top_p[part, None]) | (top_p[part, None] >= 1)
+        # In float32 the least top_p is 0, and the first token is kept all the same; rounding may take the sum
+        # of all to 1 before the last of them.
+        share = top_p[part, None].clamp(min=torch.finfo(torch.float32).tiny)
+        nucleus = (before < share) | (share >= 1)
         kept = nucleus & (ordered >= least)
         floors[part] = torch.where(kept, ordered, torch.inf).amin(dim=1)
     return floors

@@ -43,7 +43,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
     temperature: Annotated[float, Meta(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Meta(ge=0)] = 0  # 0: all
+    top_k: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0  # 0: all
     seed: Annotated[int, _INT64] = 0
 
 
@@ -91,11 +91,20 @@ def check_parameters(algorithm: str, parameters: dict[str, Any]) -> Parameters:
             takes = ", ".join(sorted(ALGORITHMS[algorithm]))
             raise ValueError(f"{name} is not a parameter of {algorithm}, which takes {takes}")
     for name, value in parameters.items():
-        if isinstance(value, bool) or value is None:
-            raise ValueError(f"{name} must be a number, not {msgspec.json.encode(value).decode()}")
-        try:
-            msgspec.convert({name: value}, Parameters)
-        except msgspec.ValidationError as error:
-            reason = str(error).split(" - at ")[0]
-            raise ValueError(f"{name}: {reason[0].lower()}{reason[1:]}") from None
+        check_value(name, value)
     return msgspec.convert(parameters, Parameters)
+
+
+def check_value(name: str, value: Any) -> None:
+    """Of the parameter `name` of `Parameters`.
+
+    Raises:
+        ValueError: a sentence that begins with the name.
+    """
+    if isinstance(value, bool) or value is None:
+        raise ValueError(f"{name} must be a number, not {msgspec.json.encode(value).decode()}")
+    try:
+        msgspec.convert({name: value}, Parameters)
+    except msgspec.ValidationError as error:
+        reason = str(error).split(" - at ")[0]
+        raise ValueError(f"{name}: {reason[0].lower()}{reason[1:]}") from None

@@ -67,6 +67,7 @@ WRONG_DLLM: list[tuple[str, Any]] = [
     ("edit_threshold", {"decision": {"algorithm": "LowConfidence", "parameters": {"edit_threshold": 0.5}}}),
     ("algorithm", {"decision": {"algorithm": "NoSuchAlgorithm"}}),
     ("top_p", {"sampling": {"top_p": 0}}),
+    ("top_k", {"sampling": {"temperature": 1, "top_k": 2**63}}),
     ("temperature", {"decision": {"algorithm": "JointThreshold"}, "sampling": {"temperature": 1}}),
 ]
 NEUTRAL: list[dict[str, Any]] = [

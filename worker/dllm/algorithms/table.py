@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
-from dllm_stack.decoding import ALGORITHMS, Decision, EngineOptions, check_parameters
+from dllm_stack.decoding import ALGORITHMS, Decision, EngineOptions, check_parameters, check_value
 from worker.dllm.algorithms.algorithm import Algorithm
 from worker.dllm.algorithms.credit import Credit
 from worker.dllm.algorithms.entropy_bounded import EntropyBounded
@@ -60,6 +60,9 @@ class AlgorithmTable:
             check_parameters(decision.algorithm, decision.parameters)
         else:
             algorithm.check(decision.parameters)
+            # The decoder's own, whichever algorithm declares it.
+            if "max_steps" in decision.parameters:
+                check_value("max_steps", decision.parameters["max_steps"])
 
 
 def _load(name: str, path: str) -> Algorithm:

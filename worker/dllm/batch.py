@@ -54,8 +54,7 @@ class Batch:
         device: torch.device,
     ) -> None:
         self._states, self._length, self._mask_id, self._device = states, length, mask_id, device
-        limits = [state.decision.parameters.get("max_steps", MAX_STEPS) for state in states]
-        counts = [[state.known, state.forwards, limit] for state, limit in zip(states, limits, strict=True)]
+        counts = [[state.known, state.forwards, _max_steps(state, table)] for state in states]
         known, self._forwards, self._max_steps = send(counts, torch.int32, device).T[:, :, None]
         self._fixed = torch.arange(length, device=device) < known
         self._place = torch.arange(len(states) * length, device=device).view(-1, length)
@@ -81,14 +80,16 @@ class Batch:
         self._forwards = self._forwards + 1
         change = self._limited(block, self._change(block, logits))
         after = torch.where(self._finished, before, change.ids)
-        self._finished = self._finished | change.done[:, None]
         changed = after != before
+        row_changed = changed.any(dim=1, keepdim=True)
+        # The KV of what has just been changed is not stored yet.
+        self._finished = self._finished | (change.done[:, None] & ~row_changed)
         report = Report(
             torch.cat(
                 [
                     self._finished,
                     ((after == self._mask_id) & ~self._fixed).sum(dim=1, keepdim=True),
-                    changed.any(dim=1, keepdim=True),
+                    row_changed,
                     (changed & ~masked).sum(dim=1, keepdim=True),
                     after,
                 ],
@@ -157,9 +158,12 @@ class Batch:
         return Change(ids, done)
 
     def _limited(self, block: Block, change: Change) -> Change:
-        """A row at its last step commits all that is masked, and is done with the forward after that."""
+        """A row at its last step commits all that it would leave masked, and is done with the forward after
+        that.
+        """
         last, over = self._forwards == self._max_steps, self._forwards > self._max_steps
-        ids = torch.where(last & block.masked, block.token, change.ids)
+        left = (change.ids == self._mask_id) & ~self._fixed
+        ids = torch.where(last & left, block.token, change.ids)
         done = change.done & ~block.masked.any(dim=1)
         return Change(torch.where(over, block.ids, ids), done | over[:, 0])
 
@@ -204,3 +208,8 @@ class Batch:
         if not any(penalties):
             return None
         return send(penalties, torch.float32, self._device).repeat_interleave(self._length)
+
+
+def _max_steps(state: BlockState, table: AlgorithmTable) -> int:
+    own = table[state.decision.algorithm].defaults.get("max_steps", MAX_STEPS)
+    return int(state.decision.parameters.get("max_steps", own))

@@ -82,7 +82,7 @@ def decode(
             chosen = _ALGORITHMS[decision.algorithm](block, guesses, decision.parameters)
             tokens = {place: guesses[place].token for place in chosen}
             if taken == limit:
-                tokens |= {place: best[place] for place in _masked(block)}
+                tokens = {place: best[place] for place in _masked(block)} | tokens
             elif taken > limit:
                 tokens = {}
             done = not tokens

@@ -50,8 +50,8 @@ class Change(NamedTuple):
     """
     Attributes:
         ids: int64 [B, L]; after the step.
-        done: bool [B]; the block is finished, and this forward has stored its KV. A row that is done has the
-            ids it had before.
+        done: bool [B]; the block is finished, and this forward has stored its KV. A row with masks before the
+            step, or with ids that the step has changed, is not done, whatever is said here.
     """
 
     ids: Tensor
@@ -61,7 +61,8 @@ class Change(NamedTuple):
 class Algorithm(ABC):
     """
     Attributes:
-        defaults: each parameter with its default. They are numbers, and reach `step` as float32 [B, 1].
+        defaults: each parameter with its default. They are numbers, and reach `step` as float32 [B, 1]. One
+            called `max_steps` limits the denoise steps of a block; in the last of them all masks are filled.
         samples: whether `token` may be drawn instead of the most probable one.
         only_fills: a row is done exactly when nothing of it was masked before the step, as `fill` says. The
             decoder then knows so before the forward that stores the KV, and does not wait for that.

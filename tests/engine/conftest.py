@@ -33,8 +33,6 @@ PER_REQUEST = catalog.Dllm(
 
 OLDEST, INSTALLED = "0.5.17", command.sglang_version() or ""
 _OLDEST_FOLDER = Path(sys.prefix) / f"sglang-{OLDEST}"
-# Where its radix cache is on, its KV allocator is a kernel of Triton, which needs a GPU.
-_OLDEST_ON_CPU = ("--disable-radix-cache", "--page-size", "1")
 
 
 def sglang_environment(sglang: str) -> dict[str, str]:
@@ -73,7 +71,7 @@ def engine_process(
         checkpoint.facts(model, str(location)),
         port=port,
         run_dir=run_dir,
-        engine_args=[*(_OLDEST_ON_CPU if sglang == OLDEST else ()), *engine_args],
+        engine_args=engine_args,
         sglang_version=sglang,
     )
     planned.write_files()

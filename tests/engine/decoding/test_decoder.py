@@ -21,6 +21,9 @@ from worker.dllm.decoder import Decoder
 from worker.dllm.requests import EDITS, FORWARDS, STEPS
 from worker.dllm.settings import DecoderSettings
 
+Asked = list[tuple[Decision, list[int], int]]
+TOKENS = 24  # of an answer that SGLang's own algorithms decode too
+
 
 def scheduler(model: Reference, steps_per_round: int) -> FakeScheduler:
     settings = DecoderSettings(default=Decision(algorithm="LowConfidence"), steps_per_round=steps_per_round)
@@ -70,11 +73,23 @@ def test_all_together(reference: Reference, plain: PlainDecoder, steps_per_round
         assert answer == plain.answer(request.origin_input_ids, request.options, request.max_tokens)
 
 
-def test_as_sglangs_own_algorithms(sglang: str, reference: Reference, model_folder: Path) -> None:
-    """50 prompts, token for token."""
+@pytest.fixture(scope="module")
+def asked() -> Asked:
+    """50 prompts, which SGLang's own algorithms can decode too."""
     stock = [decision for decision in DECISIONS if decision.algorithm in ("LowConfidence", "JointThreshold")]
     stock = [decision for decision in stock if "max_steps" not in decision.parameters]
-    asked = [(stock[number % len(stock)], prompt(number, 1 + number), 40) for number in range(50)]
+    return [(stock[number % len(stock)], prompt(number, 1 + number), TOKENS) for number in range(50)]
+
+
+@pytest.fixture(scope="module")
+def ours(reference: Reference, asked: Asked) -> list[list[int]]:
+    requests = [FakeRequest(ids, EngineOptions(decision=decision), TOKENS) for decision, ids, _ in asked]
+    return [answer.token_ids for answer in decoded(reference, 8, requests)]
+
+
+def test_as_sglangs_own_algorithms(
+    sglang: str, model_folder: Path, asked: Asked, ours: list[list[int]]
+) -> None:
     process = subprocess.run(
         [sys.executable, "-m", "tests.engine.decoding.stock", str(model_folder)],
         input=msgspec.json.encode(asked),
@@ -82,7 +97,4 @@ def test_as_sglangs_own_algorithms(sglang: str, reference: Reference, model_fold
         env=os.environ | sglang_environment(sglang),
         check=True,
     )
-    theirs = msgspec.json.decode(process.stdout.splitlines()[-1])
-    requests = [FakeRequest(ids, EngineOptions(decision=decision), 40) for decision, ids, _ in asked]
-    ours = [answer.token_ids for answer in decoded(reference, 8, requests)]
-    assert ours == theirs
+    assert ours == msgspec.json.decode(process.stdout.splitlines()[-1])

@@ -50,12 +50,13 @@ async def test_fifty_prompts_alone(engine: httpx.AsyncClient, plain: PlainDecode
 
 async def test_a_seed_draws_the_same_in_any_company(engine: httpx.AsyncClient) -> None:
     ids = prompt(1, 20)
-    drawn = [EngineOptions(decision=Decision(algorithm="LowConfidence"), sampling=each) for each in SAMPLED]
+    unsure = Decision(algorithm="LowConfidence", parameters={"threshold": 0.3})
+    drawn = [EngineOptions(decision=unsure, sampling=each) for each in SAMPLED]
     alone = [await ask(engine, ids, options) for options in drawn]
     beside = [ask(engine, other, options) for other, options in PROMPTS[:5]]
     together = await asyncio.gather(*(ask(engine, ids, options) for options in drawn), *beside)
     assert list(together[: len(drawn)]) == alone
-    other_seed = EngineOptions(decision=drawn[0].decision, sampling=Sampling(temperature=1.0, seed=8))
+    other_seed = EngineOptions(decision=unsure, sampling=Sampling(temperature=1.0, seed=8))
     assert await ask(engine, ids, other_seed) != alone[0]
 
 

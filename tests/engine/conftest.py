@@ -12,10 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 import tokenizers
 
 from dllm_stack.local.service import free_port
+from tests.engine.decoding.plain import PlainDecoder
 from tests.engine.reference import Reference
 from worker import cpu, tiny_checkpoint
 from worker.engine import catalog, checkpoint, command
@@ -26,15 +28,12 @@ START_S = 300
 
 RUNNING = os.environ.get("DLLM_TEST_ENGINE_URL")
 
-PER_REQUEST = catalog.Dllm(
-    algorithm="PerRequest",
-    config={"default": {"algorithm": "LowConfidence", "threshold": 0.95}, "steps_per_round": 8},
-)
+# An algorithm of a user's own, beside the model's modes.
+OWN = Path(__file__).resolve().parents[2] / "docs" / "examples" / "leftmost.py"
+ENDS_WITHIN_S = 60
 
 OLDEST, INSTALLED = "0.5.17", command.sglang_version() or ""
 _OLDEST_FOLDER = Path(sys.prefix) / f"sglang-{OLDEST}"
-# Where its radix cache is on, its KV allocator is a kernel of Triton, which needs a GPU.
-_OLDEST_ON_CPU = ("--disable-radix-cache", "--page-size", "1")
 
 
 def sglang_environment(sglang: str) -> dict[str, str]:
@@ -73,7 +72,7 @@ def engine_process(
         checkpoint.facts(model, str(location)),
         port=port,
         run_dir=run_dir,
-        engine_args=[*(_OLDEST_ON_CPU if sglang == OLDEST else ()), *engine_args],
+        engine_args=engine_args,
         sglang_version=sglang,
     )
     planned.write_files()
@@ -103,22 +102,28 @@ def sglang(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def engine_url(sglang: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def engine_url(sglang: str, model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The worker's own command, with an algorithm of a user's own. SIGTERM has to end all of it."""
     if RUNNING:
         yield RUNNING
         return
-    run_dir = tmp_path_factory.mktemp("engine")
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    location = tiny_checkpoint.write(run_dir / "tiny")
-    with engine_process(location, port, run_dir, PER_REQUEST, sglang=sglang) as process:
-        wait_until_up(process, url, run_dir / "engine.log")
+    run_dir, port = tmp_path_factory.mktemp("engine"), free_port()
+    url, log = f"http://127.0.0.1:{port}", run_dir / "engine.log"
+    dllm = catalog.load_model("tiny-llada2").dllm
+    assert dllm is not None
+    dllm = dllm.model_copy(update={"algorithms": {"Leftmost": OWN}})
+    with engine_process(model_folder, port, run_dir, dllm, sglang=sglang) as process:
+        wait_until_up(process, url, log)
         yield url
+        processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        process.terminate()
+        _, left = psutil.wait_procs(processes, timeout=ENDS_WITHIN_S)
+        assert left == [], log.read_text(errors="replace")[-2000:]
 
 
 @pytest.fixture
 async def engine(engine_url: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=engine_url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=engine_url, timeout=120) as client:
         yield client
 
 
@@ -134,14 +139,21 @@ def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None
 
 
 @pytest.fixture(scope="session")
-def model_folder(engine_url: str) -> Path:
-    """The checkpoint that the engine runs, wherever it came from."""
-    return Path(httpx.get(f"{engine_url}/model_info").json()["model_path"])
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint that the engines run, wherever it came from."""
+    if RUNNING:
+        return Path(httpx.get(f"{RUNNING}/model_info").json()["model_path"])
+    return tiny_checkpoint.write(tmp_path_factory.mktemp("checkpoint") / "tiny")
 
 
 @pytest.fixture(scope="session")
 def reference(model_folder: Path) -> Reference:
     return Reference(model_folder)
+
+
+@pytest.fixture(scope="session")
+def plain(reference: Reference) -> PlainDecoder:
+    return PlainDecoder(reference)
 
 
 @pytest.fixture(scope="session")

@@ -131,7 +131,8 @@ def test_floor_keeps_top_k_then_top_p(logits: Tensor, data: st.DataObject) -> No
         # One of these two: the float32 sum may pass top_p a token sooner or later than the exact one.
         ends = []
         for slack in (-1e-5, 1e-5):
-            before, kept = 0.0, []
+            before = 0.0
+            kept: list[float] = []
             for value, weight in zip(values, weights, strict=True):
                 if not kept or before < top_p[row] + slack or top_p[row] == 1:
                     kept.append(value)

@@ -161,7 +161,7 @@ def test_sglang_parses_every_command(sglang: Any) -> None:
 
 
 def test_our_list_of_spellings_is_sglangs(sglang: Any) -> None:
-    ours = {*arguments.RESERVED, *arguments.CHECKED}
+    ours = {*arguments.RESERVED, *arguments.CHECKED, arguments.DETERMINISTIC}
     for spellings in sglang["spellings"]:
         for known in ours & set(spellings):
             assert {arguments.ALIASES.get(other, other) for other in spellings} == {known}
@@ -306,6 +306,19 @@ def test_a_block_size_in_the_users_file_is_the_engines(tmp_path: Path, parameter
 def test_streams_by_block_where_sglang_can(version: str, interval: str) -> None:
     built = build("llada2.0-mini", "h100-8x", sglang_version=version)
     assert built.values["--stream-interval"] == interval
+
+
+@pytest.mark.parametrize("version", ["0.5.17", "0.5.17.post1"])
+def test_without_a_prefix_cache_where_that_needs_a_gpu(version: str) -> None:
+    options = ["--disable-radix-cache", "--page-size", "1"]
+    ours = build("tiny-llada2", "cpu-dev", sglang_version=version).argv
+    assert ours[ours.index("--disable-radix-cache") :][:3] == options
+    for model, profile, other in (
+        ("tiny-llada2", "cpu-dev", "0.5.23"),
+        ("llada2.1-mini", "h100-8x", version),
+        ("llada2.1-mini", "mi300x-8x", version),
+    ):
+        assert not {*options[:2]} & {*build(model, profile, sglang_version=other).argv}
 
 
 def test_a_revision_belongs_to_the_model_files_checkpoint() -> None:

@@ -14,6 +14,7 @@ from worker.engine.catalog import Facts, Model, Profile
 from worker.engine.hardware import Gpu, Hardware
 
 NO_GPU = Hardware("cpu")
+DETERMINISTIC = "--enable-deterministic-inference"
 NAMES = {
     "H100": "NVIDIA H100 80GB HBM3",
     "H200": "NVIDIA H200",
@@ -187,6 +188,47 @@ def test_modes_for_a_model_without_a_mask(tmp_path: Path) -> None:
         "DiffusionGemmaForBlockDiffusion decodes without a mask, so it has no modes: set `dllm.algorithm` in "
         "the model file to one of Gemma4Renoise instead of `dllm.modes`."
     ]
+
+
+@pytest.mark.parametrize(
+    ("profile", "version", "backend"),
+    [
+        ("h100-8x", "0.5.17", "flashinfer"),
+        ("h100-8x", "0.5.23", "flashinfer"),
+        ("mi300x-8x", "0.5.17", "triton"),
+    ],
+)
+def test_deterministic_inference_where_it_ends_the_engine(profile: str, version: str, backend: str) -> None:
+    assert reasons("llada2.1-mini", profile, engine_args=[DETERMINISTIC], sglang_version=version) == [
+        f"Engine argument {DETERMINISTIC} would end the engine at its first request, because with {backend} "
+        f"SGLang {version} cuts prompts where a diffusion model's cannot be cut: remove it."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "version"),
+    [("llada2.1-mini", "mi300x-8x", "0.5.23"), ("gpt-oss-120b", "h100-8x", "0.5.17")],
+)
+def test_deterministic_inference_where_it_works(model: str, profile: str, version: str) -> None:
+    assert reasons(model, profile, engine_args=[DETERMINISTIC], sglang_version=version) == []
+
+
+def test_deterministic_inference_with_another_attention_backend() -> None:
+    """As long as graphs are captured, SGLang takes flashinfer for them, whatever is asked for."""
+    triton = [DETERMINISTIC, "--attention-backend", "triton"]
+    (reason,) = reasons("llada2.1-mini", "h100-8x", engine_args=triton)
+    assert "with flashinfer" in reason
+    graphless = [*triton, "--cuda-graph-backend-decode", "disabled"]
+    assert reasons("llada2.1-mini", "h100-8x", engine_args=graphless) == []
+    (reason,) = reasons("llada2.1-mini", "h100-8x", engine_args=["--enable-deterministic"])
+    assert reason.endswith(f"is an abbreviation: write {DETERMINISTIC}.")
+
+
+def test_deterministic_inference_on_a_cpu() -> None:
+    profile = catalog.load_profile("cpu-dev")
+    profile = profile.model_copy(update={"models": {"llada2.0-mini": profile.models["tiny-llada2"]}})
+    (reason,) = reasons("llada2.0-mini", profile, engine_args=[DETERMINISTIC])
+    assert reason.endswith("SGLang does not start with torch_native: remove it.")
 
 
 @pytest.mark.parametrize("template", [None, ""])

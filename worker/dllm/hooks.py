@@ -9,7 +9,7 @@ from sglang.srt.dllm.mixin.scheduler import SchedulerDllmMixin
 from sglang.srt.plugins.hook_registry import HookType
 
 from worker.cpu import routed_scaling
-from worker.dllm import aborts, checkpoint_tokens, inbox, introspection, logits, per_request, refusals
+from worker.dllm import aborts, checkpoint_tokens, ends, inbox, introspection, logits, per_request, refusals
 from worker.dllm.hook import Hook
 from worker.dllm.prefill import hooks as prefill
 from worker.dllm.settings import NAME
@@ -29,6 +29,7 @@ def hooks() -> list[Hook]:
         Hook(logits.TARGET, logits.leave_as_they_are, HookType.AROUND),
         Hook(inbox.TARGET, inbox.show, HookType.BEFORE),
         Hook(introspection.TARGET, introspection.tell_slots, HookType.AFTER),
+        Hook(ends.TARGET, ends.end_at_first, HookType.AROUND),
     ]
     if not hasattr(SchedulerDllmMixin, "validate_dllm_request"):  # 0.5.17
         chosen.append(Hook(aborts.TARGET, aborts.account_for_all, HookType.BEFORE))

@@ -47,7 +47,9 @@ CHECKED = frozenset(
     }
 )
 
-_SPELLINGS = frozenset({*RESERVED, *CHECKED, *ALIASES})
+DETERMINISTIC = "--enable-deterministic-inference"
+
+_SPELLINGS = frozenset({*RESERVED, *CHECKED, *ALIASES, DETERMINISTIC})
 
 
 def options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,11 @@ from worker.engine.catalog import Dllm, Facts, Model, Profile
 # whole blocks hardly ever meets; from it on, whenever an interval's worth of tokens is unsent.
 _STREAMS_BY_BLOCK_SINCE = (0, 5, 22)
 
+# With its prefix cache a dLLM's KV has pages of a block, which 0.5.17 allots by a kernel of Triton, and so
+# only on a GPU; 0.5.23 does without where there is no Triton.
+_PAGES_ON_A_CPU_SINCE = (0, 5, 23)
+_WITHOUT_PAGES = ["--disable-radix-cache", "--page-size", "1"]
+
 # SGLang's dLLM decoding always runs the graphs of its decode phase, never those of its prefill phase,
 # which take a minute and memory to capture; on AMD it refuses graphs.
 _DLLM_GRAPHS = {
@@ -72,6 +77,11 @@ def sglang_version() -> str | None:
         return importlib.metadata.version("sglang")
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def version_numbers(sglang_version: str) -> tuple[int, ...]:
+    """To be compared: 0.5.17.post1 is (0, 5, 17)."""
+    return tuple(int(number) for number in re.findall(r"\d+", sglang_version)[:3])
 
 
 def build(
@@ -136,6 +146,8 @@ def build(
     if facts.is_dllm:
         argv += ["--attention-backend", profile.dllm_attention_backend, *_DLLM_GRAPHS[profile.vendor]]
         argv += ["--stream-interval", str(_stream_interval(committed, sglang_version))]
+        if profile.vendor == "cpu" and version_numbers(sglang_version) < _PAGES_ON_A_CPU_SINCE:
+            argv += _WITHOUT_PAGES
     argv += args
     if rows and "--max-running-requests" in given:
         argv += capacity
@@ -187,5 +199,4 @@ def _parameters(path: Path) -> dict[str, Any]:
 
 def _stream_interval(block_size: int, sglang_version: str) -> int:
     """Tokens between two events of a stream: each event is then one committed block."""
-    numbers = tuple(int(number) for number in re.findall(r"\d+", sglang_version)[:3])
-    return block_size if numbers >= _STREAMS_BY_BLOCK_SINCE else 1
+    return block_size if version_numbers(sglang_version) >= _STREAMS_BY_BLOCK_SINCE else 1

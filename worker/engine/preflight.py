@@ -20,6 +20,11 @@ _GIB = 2**30
 # behind it in its own block, and the text would be wrong.
 _CAUSAL_BACKEND = "aiter"
 
+# Under --enable-deterministic-inference SGLang cuts prompts at multiples of what its attention backend reads
+# at a time, and asserts that a dLLM's are not cut. From this version on Triton's need no such cuts.
+_TRITON_CUTS_NO_PROMPT_SINCE = (0, 5, 23)
+_NOT_DETERMINISTIC = "torch_native"
+
 
 class Refused(Exception):
     """The settings cannot work. `reasons` are sentences: what is wrong, and what to do."""
@@ -69,6 +74,8 @@ def check(
         )
         values = planned.values
         reasons += decoding(facts, values.get("--dllm-algorithm"), values.get("--attention-backend"))
+        if facts.is_dllm and arguments.DETERMINISTIC in values:
+            reasons += _deterministic(values, profile, sglang_version or "0")
         reasons += _sizes(values, planned.requests, facts, profile, hardware)
     if reasons:
         raise Refused(reasons)
@@ -102,6 +109,24 @@ def decoding(facts: Facts, algorithm: str | None, attention_backend: str | None 
         yield (
             f"The attention backend {_CAUSAL_BACKEND} is causal inside a block, which makes a diffusion "
             "model's answers wrong: use --attention-backend triton."
+        )
+
+
+def _deterministic(values: dict[str, str], profile: Profile, sglang_version: str) -> Iterator[str]:
+    backend = values["--attention-backend"]
+    if profile.vendor == "nvidia" and values.get("--cuda-graph-backend-decode") != "disabled":
+        backend = "flashinfer"  # SGLang's choice for a dLLM's graphs, whatever was asked for
+    triton_cuts = command.version_numbers(sglang_version) < _TRITON_CUTS_NO_PROMPT_SINCE
+    if backend == _NOT_DETERMINISTIC:
+        yield (
+            f"Engine argument {arguments.DETERMINISTIC} needs a deterministic attention backend, and SGLang "
+            f"does not start with {backend}: remove it."
+        )
+    elif backend == "flashinfer" or (backend == "triton" and triton_cuts):
+        yield (
+            f"Engine argument {arguments.DETERMINISTIC} would end the engine at its first request, because "
+            f"with {backend} SGLang {sglang_version} cuts prompts where a diffusion model's cannot be cut: "
+            "remove it."
         )
 
 

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
-from dllm_stack.decoding import Decision, Sampling
+from dllm_stack.decoding import Decision, EngineOptions, Sampling
+from tests.engine.reference import Reference
 from worker.dllm.evidence import noise
 
 Logits = Callable[[list[int]], Tensor]
@@ -55,28 +57,45 @@ class PlainAnswer:
     edits: int
 
 
-def decode(
-    logits: Logits,
-    prompt: list[int],
-    max_tokens: int,
-    decision: Decision,
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
-    *,
-    block_size: int,
-    mask_id: int,
-) -> PlainAnswer:
-    """Decodes block by block, never stopping at an end token."""
-    sequence = list(prompt)
-    forwards = steps = edits = 0
-    while len(sequence) < len(prompt) + max_tokens:
-        start = len(sequence) // block_size * block_size
+class PlainDecoder:
+    """Decodes block by block, never stopping at an end token, and remembers each block: it is slow."""
+
+    def __init__(self, model: Reference) -> None:
+        self._logits: Logits = model.logits
+        self._size, self._mask_id = model.config["block_size"], model.config["mask_token_id"]
+        self._decoded: dict[bytes, list[PlainAnswer]] = {}
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def answer(self, prompt: list[int], options: EngineOptions, tokens: int) -> PlainAnswer:
+        blocks = self._decoded.setdefault(msgspec.json.encode((prompt, options)), [])
+        answer: list[int] = []
+        taken = 0
+        while len(answer) < tokens:
+            if taken == len(blocks):
+                blocks.append(self._block(prompt + answer, options))
+            answer += blocks[taken].token_ids
+            taken += 1
+        used = blocks[:taken]
+        return PlainAnswer(
+            answer[:tokens],
+            sum(block.forwards for block in used),
+            sum(block.steps for block in used),
+            sum(block.edits for block in used),
+        )
+
+    def _block(self, sequence: list[int], options: EngineOptions) -> PlainAnswer:
+        decision, sampling = options.decision, options.sampling
+        assert decision is not None
+        start = len(sequence) // self._size * self._size
         known = sequence[start:]
-        fixed = [place < len(known) for place in range(block_size)]
-        block = PlainBlock(known + [mask_id] * (block_size - len(known)), [not was for was in fixed], fixed)
+        fixed = [place < len(known) for place in range(self._size)]
+        ids = known + [self._mask_id] * (self._size - len(known))
+        block = PlainBlock(ids, [not was for was in fixed], fixed)
         limit = decision.parameters.get("max_steps", math.inf)
-        done, taken = False, 0
+        done, taken, steps, edits = False, 0, 0, 0
         while not done:
-            guesses = _look(logits(sequence[:start] + block.ids), block, decision, sampling, start, mask_id)
+            logits = self._logits(sequence[:start] + block.ids)
+            guesses = _look(logits, block, decision, sampling, start, self._mask_id)
             taken += 1
             best = [guess.token for guess in guesses]
             chosen = _ALGORITHMS[decision.algorithm](block, guesses, decision.parameters)
@@ -90,9 +109,7 @@ def decode(
             edits += sum(not block.masked[place] for place in tokens)
             for place, token in tokens.items():
                 block.ids[place], block.masked[place] = token, False
-        forwards += taken
-        sequence = sequence[:start] + block.ids
-    return PlainAnswer(sequence[len(prompt) :][:max_tokens], forwards, steps, edits)
+        return PlainAnswer(block.ids[len(known) :], taken, steps, edits)
 
 
 def _look(

@@ -4,82 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
-import torch
 
 from dllm_stack.decoding import Decision, EngineOptions, Sampling
-from tests.engine.decoding import plain
-from tests.engine.decoding.conftest import OWN
+from tests.engine.conftest import OWN
+from tests.engine.decoding.plain import PlainAnswer, PlainDecoder
 from tests.engine.decoding.requests import MANY, SAMPLED, prompt
-from tests.engine.reference import Reference
 from worker.dllm.algorithms.table import AlgorithmTable
 from worker.dllm.requests import EDITS, FORWARDS, STEPS
 
-TOKENS = 64
+TOKENS, FEW_TOKENS = 40, 16  # of an answer
 pytestmark = pytest.mark.timeout(600)  # an engine that starts on a busy machine
 PROMPTS = [(prompt(number, 1 + 7 * number % 100), MANY[number % len(MANY)]) for number in range(50)]
 
 
-@pytest.fixture
-async def engine(url: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
-        yield client
-
-
-def body(ids: list[int], options: EngineOptions, **more: Any) -> dict[str, Any]:
-    sampling: dict[str, Any] = {"temperature": 0, "max_new_tokens": TOKENS, "ignore_eos": True}
+def body(ids: list[int], options: EngineOptions, tokens: int, **more: Any) -> dict[str, Any]:
+    sampling: dict[str, Any] = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
     sampling |= {"custom_params": {"dllm": msgspec.to_builtins(options)}}
     return {"input_ids": ids, "sampling_params": sampling | more}
 
 
-async def ask(engine: httpx.AsyncClient, ids: list[int], options: EngineOptions) -> plain.PlainAnswer:
-    response = await engine.post("/generate", json=body(ids, options))
+async def ask(
+    engine: httpx.AsyncClient, ids: list[int], options: EngineOptions, tokens: int = TOKENS
+) -> PlainAnswer:
+    response = await engine.post("/generate", json=body(ids, options, tokens))
     assert response.status_code == 200, response.text
     answer = response.json()
     info = answer["meta_info"]
-    return plain.PlainAnswer(answer["output_ids"], *(sum(info[key]) for key in (FORWARDS, STEPS, EDITS)))
+    return PlainAnswer(answer["output_ids"], *(sum(info[key]) for key in (FORWARDS, STEPS, EDITS)))
 
 
-def expected(model: Reference, ids: list[int], options: EngineOptions) -> plain.PlainAnswer:
-    assert options.decision is not None
-    config = model.config
-    with torch.no_grad():
-        return plain.decode(
-            model.logits,
-            ids,
-            TOKENS,
-            options.decision,
-            options.sampling,
-            block_size=config["block_size"],
-            mask_id=config["mask_token_id"],
-        )
-
-
-async def test_fifty_prompts_mixed(engine: httpx.AsyncClient, model: Reference) -> None:
+async def test_fifty_prompts_mixed(engine: httpx.AsyncClient, plain: PlainDecoder) -> None:
     answers = await asyncio.gather(*(ask(engine, ids, options) for ids, options in PROMPTS))
     for (ids, options), answer in zip(PROMPTS, answers, strict=True):
-        assert answer == expected(model, ids, options), options
+        assert answer == plain.answer(ids, options, TOKENS), options
 
 
-async def test_fifty_prompts_alone(engine: httpx.AsyncClient, model: Reference) -> None:
+async def test_fifty_prompts_alone(engine: httpx.AsyncClient, plain: PlainDecoder) -> None:
     for ids, options in PROMPTS:
-        assert await ask(engine, ids, options) == expected(model, ids, options), options
+        answer = await ask(engine, ids, options, FEW_TOKENS)
+        assert answer == plain.answer(ids, options, FEW_TOKENS), options
 
 
 async def test_a_seed_draws_the_same_in_any_company(engine: httpx.AsyncClient) -> None:
     ids = prompt(1, 20)
-    drawn = [EngineOptions(decision=Decision(algorithm="LowConfidence"), sampling=each) for each in SAMPLED]
+    unsure = Decision(algorithm="LowConfidence", parameters={"threshold": 0.3})
+    drawn = [EngineOptions(decision=unsure, sampling=each) for each in SAMPLED]
     alone = [await ask(engine, ids, options) for options in drawn]
     beside = [ask(engine, other, options) for other, options in PROMPTS[:5]]
     together = await asyncio.gather(*(ask(engine, ids, options) for options in drawn), *beside)
     assert list(together[: len(drawn)]) == alone
-    other_seed = EngineOptions(decision=drawn[0].decision, sampling=Sampling(temperature=1.0, seed=8))
+    other_seed = EngineOptions(decision=unsure, sampling=Sampling(temperature=1.0, seed=8))
     assert await ask(engine, ids, other_seed) != alone[0]
 
 
@@ -114,7 +94,7 @@ async def test_ids_usage_and_statistics_agree(engine: httpx.AsyncClient, stop: s
     """In a stream as a whole, however it is cut, with and without something that ends it early."""
     options = EngineOptions(decision=Decision(algorithm="JointThreshold"))
     more = {"stop": [stop]} if stop else {}
-    request = body(prompt(4, 40), options, **more) | {"stream": True}
+    request = body(prompt(4, 40), options, TOKENS, **more) | {"stream": True}
     async with engine.stream("POST", "/generate", json=request) as response:
         lines = [line async for line in response.aiter_lines() if line.startswith("data: {")]
     last = json.loads(lines[-1].removeprefix("data: "))

@@ -176,6 +176,10 @@ class Scenarios:
         backend, runner.prefill_attention_backend_str = runner.prefill_attention_backend_str, "other"
         found["backend"] = self.decide()
         runner.prefill_attention_backend_str = backend
+        arguments = vars(self.engine.scheduler.server_args)  # which SGLang guards against assignments
+        arguments["enable_deterministic_inference"] = True
+        found["deterministic"] = self.decide()
+        arguments["enable_deterministic_inference"] = False
         forward = TorchNativeAttnBackend.forward_extend
         TorchNativeAttnBackend.forward_extend = written_last(forward)
         found["stale KV"] = self.decide()

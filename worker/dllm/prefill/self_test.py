@@ -81,6 +81,11 @@ def _cannot(scheduler: Any, asked: Limits) -> str | None:
     from worker.dllm.prefill.hooks import hooks
 
     runner = scheduler.tp_worker.model_runner
+    if scheduler.server_args.enable_deterministic_inference:
+        return (
+            "--enable-deterministic-inference asks for answers that do not depend on what else a forward "
+            "computes, which is not known of a prompt's rows"
+        )
     backends = {runner.prefill_attention_backend_str, runner.decode_attention_backend_str}
     needed = [hook.target for hook in hooks()]
     if "flashinfer" in backends:

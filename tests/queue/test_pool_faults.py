@@ -340,6 +340,19 @@ async def test_a_drained_worker_stays_drained_when_it_misses_a_heartbeat(
     assert 0 < await connections.commands.pttl(PREFIX + "drained:w") <= 86_400_000
 
 
+async def test_a_drained_worker_stays_drained_for_longer_than_a_day(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.drain_worker("w")
+    await connections.commands.pexpire(PREFIX + "drained:w", 60_000)
+    await beat(queue)
+    assert await connections.commands.pttl(PREFIX + "drained:w") > 60_000
+    await queue.worker_leave("w")
+    await beat(queue)
+    assert not await connections.commands.exists(PREFIX + "drained:w")
+
+
 async def test_a_dead_letter_of_a_day_ago_is_dropped(queue: PoolQueue, connections: Connections) -> None:
     ms = round(await queue.now() * 1000)
     for number, hours in ((1, 25), (2, 23)):

@@ -16,6 +16,7 @@ from gateway.ticket import Ticket
 
 LOST_AFTER_S = 1.0  # age from which an open job is looked up in Redis
 UNAVAILABLE_RETRY_AFTER_S = 5
+_NOBODY_LEFT = Problem(ErrorCode.WORKER_LOST, "No worker is left to go on with this answer.")
 
 log = structlog.get_logger()
 
@@ -114,9 +115,19 @@ class Feed:
             finally:
                 if ticket.end is not None:
                     self._cancels.put_nowait(job_id)  # the cancel at its end may have come too early
-            # When it is refused, for want of a worker or of room, the next beat asks again.
-            readmitted = refusal is None
-            log.warning("redis lost a job", pool=self._queue.pool, job=job_id, readmitted=readmitted)
+            log.warning("redis lost a job", pool=self._queue.pool, job=job_id, readmitted=refusal is None)
+            if refusal is None:
+                ticket.refused_at = None
+            else:
+                self._refused_again(ticket, refusal)
+
+    def _refused_again(self, ticket: Ticket, refusal: Problem) -> None:
+        """The next beat asks again, for as long as the queue itself would wait for a worker."""
+        now, queue = self._loop.time(), self._settings.queue
+        ticket.refused_at = ticket.refused_at or now
+        if now - ticket.refused_at > queue.heartbeat_ttl_s + queue.worker_grace_s:
+            problem = _NOBODY_LEFT if ticket.committed.token_ids else refusal
+            ticket.close(End(outcome=problem.outcome, problem=problem))
 
     async def _end_unreachable(self) -> None:
         await asyncio.sleep(self._settings.queue.heartbeat_s)

@@ -29,6 +29,7 @@ class Ticket:
         end: how the job ended; None while it is open.
         settled: the queue has ended the job, so there is nothing to cancel there.
         admitted_at: loop time of the admission; None before it.
+        refused_at: loop time since when a queue that lost the job does not take it back; None: it has it.
     """
 
     def __init__(self, job: Job, wake: Callable[[], None]) -> None:
@@ -37,6 +38,7 @@ class Ticket:
         self.end: End | None = None
         self.settled = False
         self.admitted_at: float | None = None
+        self.refused_at: float | None = None
         self._wake = wake
         self._token_ids: list[int] = []
         self._text = ""

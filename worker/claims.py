@@ -85,7 +85,8 @@ class Claims:
             # Taken together: the queue takes back what was claimed up to `acked` and is not held.
             acked, held = self._acked, sorted({job_id for job_id, _ in self._runs})
             try:
-                strays = await self._queue.worker_heartbeat(card, acked=acked, held=held)
+                for job_id in await self._queue.worker_heartbeat(card, acked=acked, held=held):
+                    self._cancel(job_id)
                 await self._registry.publish(card.pool, card.model)
             except RedisError as error:
                 if not away:
@@ -95,8 +96,6 @@ class Claims:
                 if away:
                     log.info("Redis answers again")
                 away = False
-                for job_id in strays:
-                    self._cancel(job_id)
             try:
                 async with asyncio.timeout(_REDIS_RETRY_S if away else self._heartbeat_s):
                     await self._changed.wait()

@@ -37,7 +37,7 @@ async def _find(session: Session, name: str) -> tuple[PoolQueue, WorkerStatus]:
         (queue, worker)
         for queue in await session.queues()
         for worker in await queue.workers()
-        if name == worker.card.pod or worker.card.id.startswith(name)
+        if name and (name == worker.card.pod or worker.card.id.startswith(name))  # an id begins with ''
     ]
     if not found:
         raise OperatorError(f"There is no live worker {name!r}.")

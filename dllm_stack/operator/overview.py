@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dllm_stack.messages import Tier
-from dllm_stack.operator.session import Session, short, unreachable
+from dllm_stack.operator.session import OperatorError, Session, short, unreachable
 from dllm_stack.operator.words import NOTHING, duration, number, size
 from dllm_stack.queue import DeadLetter, Depth, JobStatus, PoolQueue, TenantStatus, WorkerStatus
 from dllm_stack.redis import RedisError
@@ -35,7 +35,7 @@ async def show(session: Session, pool: str | None, limit: int) -> None:
 
 
 async def watch(session: Session, pool: str | None, limit: int) -> None:
-    """Until it is cancelled. While Redis is away it says so."""
+    """Until it is cancelled. While Redis is away, or has forgotten the pool, it says so."""
     content: RenderableType = await _tables(session, pool, limit)
     with Live(
         content, console=session.console, screen=session.console.is_terminal, auto_refresh=False
@@ -47,6 +47,8 @@ async def watch(session: Session, pool: str | None, limit: int) -> None:
                 content = await _tables(session, pool, limit)
             except RedisError as error:
                 content = unreachable(session.settings, error)
+            except OperatorError as error:
+                content = str(error)
 
 
 async def _tables(session: Session, pool: str | None, limit: int) -> RenderableType:

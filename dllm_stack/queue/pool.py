@@ -16,7 +16,7 @@ from dllm_stack.queue.estimate import estimate, prefixes, prompt_bytes, session_
 from dllm_stack.queue.figures import Committal, Depth, Dispatched, Reclaimed, TierDepth
 from dllm_stack.queue.inspection import Inspection
 from dllm_stack.queue.script import AT_ONCE, Scripts
-from dllm_stack.queue.verdicts import no_worker, queue_full
+from dllm_stack.queue.verdicts import no_worker, queue_full, too_large
 from dllm_stack.redis import BLOCK_S, Connections
 from dllm_stack.settings import Bounds, QueueSettings, RouterSettings, TenantSettings
 
@@ -91,6 +91,8 @@ class PoolQueue(Inspection):
             case [b"full", where, of, waiting, interval_ms]:
                 bound = where.decode(), of.decode()
                 return queue_full(self.pool, job.tenant, job.tier.value, *bound, waiting, interval_ms)
+            case [b"too_large", where, most_bytes]:
+                return too_large(self.pool, job.tenant, job.tier.value, where.decode(), most_bytes)
             case _:
                 return no_worker(self.pool)
 

@@ -34,7 +34,7 @@ class Registry:
     async def pools(self) -> dict[str, ModelCard | None]:
         async with self._connections.limit():
             found: Any = await self._connections.commands.hgetall(_KEY)
-        return {pool.decode(): _card(entry) for pool, entry in found.items()}
+        return {pool.decode(errors="replace"): _card(entry) for pool, entry in found.items()}
 
 
 def _card(entry: bytes) -> ModelCard | None:

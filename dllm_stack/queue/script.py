@@ -24,6 +24,10 @@ DEAD_LETTER_BYTES = 64 << 10  # the largest request that a dead letter keeps
 AGED_SHARE = 8  # every eighth turn is for a tier that has waited too long
 BREAKER_CAP_S = 300.0
 
+# Redis beyond its `maxmemory` takes no new job. All else goes on: what it writes is bounded by what was
+# admitted, and nothing but it makes room again.
+_WHEN_MEMORY_IS_FULL = "#!lua flags=allow-oom\n"
+
 _SCRIPTS = files("dllm_stack.queue.scripts")
 _NEEDS = re.compile(r"-- needs: (.+)\n")
 
@@ -50,7 +54,8 @@ class Scripts:
     def text(self, name: str) -> str:
         """A script, whole."""
         policies = self._policies if name == "dispatch" else ""
-        return self._head + "".join(_libraries(name)) + policies + _text(name)
+        flags = "" if name == "admit" else _WHEN_MEMORY_IS_FULL
+        return flags + self._head + "".join(_libraries(name)) + policies + _text(name)
 
 
 def _libraries(name: str) -> dict[str, None]:

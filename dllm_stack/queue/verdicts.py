@@ -49,7 +49,7 @@ def queue_full(
         waiting: jobs under that bound.
         interval_ms: time between two ends, as measured.
     """
-    whose = {"pool": "", "tier": f" for service_tier {tier!r}", "tenant": f" for tenant {tenant!r}"}[where]
+    whose = _whose(tenant, tier, where)
     what = f"{waiting} requests wait already" if of == "jobs" else "the waiting requests hold all its bytes"
     return Problem(
         ErrorCode.QUEUE_FULL,
@@ -57,6 +57,20 @@ def queue_full(
         param="service_tier" if where == "tier" else None,
         retry_after_s=retry_after_s(waiting, interval_ms),
     )
+
+
+def too_large(pool: str, tenant: str, tier: str, where: str, most_bytes: int) -> Problem:
+    """Of a request that an empty queue would refuse as well. For the arguments see `queue_full`."""
+    whose = _whose(tenant, tier, where)
+    return Problem(
+        ErrorCode.BODY_TOO_LARGE,
+        f"The request is larger than the queue of {pool!r}{whose}, which holds {most_bytes} bytes.",
+        param="service_tier" if where == "tier" else None,
+    )
+
+
+def _whose(tenant: str, tier: str, where: str) -> str:
+    return {"pool": "", "tier": f" for service_tier {tier!r}", "tenant": f" for tenant {tenant!r}"}[where]
 
 
 def retry_after_s(waiting: int, interval_ms: int) -> int:

@@ -17,7 +17,7 @@ from dllm_stack.messages import Committed, End, Job, Place, TextPrompt
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from dllm_stack.queue import START, Committal
 from dllm_stack.redis import Connections, RedisError
-from dllm_stack.settings import GatewaySettings, QueueSettings, Settings
+from dllm_stack.settings import GatewaySettings, QueueSettings, RedisSettings, Settings
 from gateway.feed import Feed
 from tests.gateway.fake_worker import FakeWorker, Run
 from tests.gateway.served import RestartableRedis, Served, alone, serving, until
@@ -466,6 +466,32 @@ async def test_waiting_jobs_survive_a_redis_that_restarts_empty(
         assert {response.status_code for response in await asyncio.gather(*requests)} == {200}
         assert len(ids) == 20
         assert await served.outcomes() == {("chat", "tiny", "completed", ""): 20}
+
+
+async def test_jobs_that_redis_lost_do_not_wait_for_a_worker_for_ever(
+    redis: RestartableRedis, settings: Settings
+) -> None:
+    queue = QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=0.4, worker_grace_s=0.2)
+    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=0.5), "queue": queue})
+    connections = Connections(own.redis)
+    async with serving(own) as served:
+        async with FakeWorker(connections, queue).working() as fake:
+            begun = post(served)
+            await (await fake.claimed()).commit("part")
+            await until(lambda: relayed(served))
+            waiting = post(served)
+            await fake.claimed()
+        redis.stop()
+        redis.start()
+        response = await waiting
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "no_worker")
+        response = await begun
+        assert (response.status_code, response.json()["error"]["code"]) == (502, "worker_lost")
+        assert await served.outcomes() == {
+            ("chat", "tiny", "rejected", "no_worker"): 1,
+            ("chat", "tiny", "failed", "worker_lost"): 1,
+        }
+    await connections.aclose()
 
 
 async def test_a_redis_that_stays_away(redis: RestartableRedis, settings: Settings) -> None:

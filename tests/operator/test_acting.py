@@ -103,6 +103,12 @@ async def test_a_drained_worker_gets_no_more_jobs(queue: PoolQueue, redis_settin
     assert len(await commands(queue, "a2")) == 1
 
 
+async def test_a_name_left_empty_drains_nobody(queue: PoolQueue, redis_settings: RedisSettings) -> None:
+    await beat(queue)
+    assert await run(redis_settings, "drain", "") == (1, "", "There is no live worker ''.\n")
+    assert [worker.draining for worker in await queue.workers()] == [False]
+
+
 async def test_a_worker_of_another_version_is_drained_too(
     queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
 ) -> None:

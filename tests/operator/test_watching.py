@@ -31,10 +31,10 @@ class Terminal:
 
 
 @asynccontextmanager
-async def watching(redis: RedisSettings) -> AsyncIterator[Terminal]:
+async def watching(redis: RedisSettings, *arguments: str) -> AsyncIterator[Terminal]:
     master, slave = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dllm_stack.cli", "queue", "ls", "--watch"),
+        *(sys.executable, "-m", "dllm_stack.cli", "queue", "ls", "--watch", *arguments),
         env=environment(redis, TERM="xterm", COLUMNS="150", LINES="40"),
         stdin=slave,
         stdout=slave,
@@ -85,3 +85,19 @@ async def test_it_goes_on_through_an_outage_until_it_is_interrupted() -> None:
         assert not await terminal.shows("Traceback")
     await connections.aclose()
     server.stop()
+
+
+async def test_a_pool_that_redis_has_forgotten_comes_back(
+    queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
+) -> None:
+    await beat(queue)
+    async with watching(redis_settings, POOL) as terminal:
+        await eventually(lambda: terminal.shows("ready"))
+        await connections.commands.flushall()
+        await eventually(lambda: terminal.shows(f"There is no pool '{POOL}'"))
+        await Registry(connections).publish(POOL, None)
+        await beat(queue)
+        await queue.admit(job(1, tenant="acme"))
+        await eventually(lambda: terminal.shows("acme"))
+        terminal.process.send_signal(signal.SIGINT)
+        assert await terminal.process.wait() == 0

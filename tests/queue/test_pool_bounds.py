@@ -104,6 +104,22 @@ async def test_bytes_bound_the_queue_too(connections: Connections) -> None:
     assert await queue.admit(job(3)) is None
 
 
+@pytest.mark.parametrize("where", ["pool", "tier", "tenant"])
+async def test_what_an_empty_queue_has_no_room_for_is_too_large(connections: Connections, where: str) -> None:
+    bounds = {
+        "pool": QueueSettings(max_waiting_bytes=SIZE - 1),
+        "tier": QueueSettings(tiers={Tier.DEFAULT: Bounds(max_waiting_bytes=SIZE - 1)}),
+        "tenant": QueueSettings(tenants={"default": TenantSettings(max_waiting_bytes=SIZE - 1)}),
+    }
+    queue = PoolQueue(connections, POOL, bounds[where])
+    await beat(queue, slots=0)
+    problem = await queue.admit(job(1))
+    assert problem is not None
+    assert (problem.code, problem.status) == (ErrorCode.BODY_TOO_LARGE, 413)
+    assert problem.retry_after_s is None
+    assert f"holds {SIZE - 1} bytes" in problem.message
+
+
 @pytest.mark.parametrize("bound", ["jobs", "bytes"])
 async def test_a_tier_has_bounds_of_its_own(connections: Connections, bound: str) -> None:
     bounds = Bounds(max_waiting_jobs=2) if bound == "jobs" else Bounds(max_waiting_bytes=2 * SIZE)
@@ -189,9 +205,10 @@ async def test_nobody_is_dropped_where_that_is_not_enough(connections: Connectio
     size = len(encode(job(1, tier=Tier.FLEX)))
     queue = PoolQueue(connections, POOL, QueueSettings(max_waiting_bytes=3 * size))
     await beat(queue)
-    for number in range(3):
+    assert await queue.admit(job(0)) is None
+    for number in (1, 2):
         assert await queue.admit(job(number, tier=Tier.FLEX)) is None
-    await refused(queue, job(3, text="x" * 3 * size))
+    await refused(queue, job(3, text="x" * (size + size // 2)))
     assert (await queue.depth()).waiting == 3
     assert await queue.admit(job(3, text="x" * (size - 20))) is None  # two of them are
     assert [number for number, *_ in await ends(queue)] == [2, 1]

@@ -9,9 +9,10 @@ import pytest
 from dllm_stack.messages import Cancel
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import START, PoolQueue, Reclaimed, script
-from dllm_stack.redis import Connections
+from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
+    AFTER_BLOCK,
     BEGINNING,
     BLOCK,
     CANCELLED,
@@ -338,6 +339,52 @@ async def test_a_drained_worker_stays_drained_when_it_misses_a_heartbeat(
     await queue.admit(job(1))
     assert await queue.dispatch() == []
     assert 0 < await connections.commands.pttl(PREFIX + "drained:w") <= 86_400_000
+
+
+async def test_a_drained_worker_stays_drained_for_longer_than_a_day(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue)
+    await queue.drain_worker("w")
+    await connections.commands.pexpire(PREFIX + "drained:w", 60_000)
+    await beat(queue)
+    assert await connections.commands.pttl(PREFIX + "drained:w") > 60_000
+    await queue.worker_leave("w")
+    await beat(queue)
+    assert not await connections.commands.exists(PREFIX + "drained:w")
+
+
+async def test_a_redis_without_memory_takes_no_new_job_and_goes_on_with_the_others(
+    queue: PoolQueue, connections: Connections
+) -> None:
+    await beat(queue, "a", slots=2)
+    await beat(queue, "b", slots=1)
+    for number in range(1, 8):
+        await queue.admit(job(number, gateway="dead" if number > 5 else "g"))
+    assert numbers(await queue.dispatch()) == [1, 2, 3]
+    workers = {status.id: status.worker for status in await queue.running(9)}
+    await queue.reclaim()
+    await kill(connections, "gateways", "dead")
+    await connections.commands.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(RedisError, match="maxmemory"):
+            await queue.admit(job(8))
+        # What runs goes on, ends, is called off, or given back; so does what waits.
+        first, second, third = (str(workers[id_of(number)]) for number in (1, 2, 3))
+        assert (await queue.commit(first, id_of(1), 1, BEGINNING, BLOCK)).wanted
+        assert await queue.finish(first, id_of(1), 1, AFTER_BLOCK, DONE)
+        await queue.cancel(id_of(2))
+        assert await queue.release(second, id_of(2), 1, counts=True) == "cancelled"
+        assert await queue.release(third, id_of(3), 1, counts=False) == "requeued"
+        await queue.cancel(id_of(4))
+        assert await queue.revoke(id_of(5))
+        await queue.gateway_heartbeat("g", START)
+        assert (await queue.reclaim()).orphans == 2
+        await beat(queue, "a", slots=2)
+        assert await run_one(queue) == 3
+    finally:
+        await connections.commands.config_set("maxmemory", 0)
+    assert await keys_of_jobs(connections) == []
 
 
 async def test_a_dead_letter_of_a_day_ago_is_dropped(queue: PoolQueue, connections: Connections) -> None:

@@ -23,3 +23,10 @@ async def test_an_entry_of_another_version_hides_no_pool(connections: Connection
     await registry.publish("tiny", CARD)
     await connections.commands.hset("dllm:registry", "newer", b"unreadable")
     assert await registry.pools() == {"tiny": CARD, "newer": None}
+
+
+async def test_a_name_that_is_no_text_hides_no_pool(connections: Connections) -> None:
+    registry = Registry(connections)
+    await registry.publish("tiny", CARD)
+    await connections.commands.hset("dllm:registry", b"\xff", b"unreadable")
+    assert await registry.pools() == {"tiny": CARD, "\ufffd": None}

@@ -5,8 +5,8 @@
 --       tokens, 10 timeout ms or 0, 11 session, 12 prefixes, 13 attempts so far, 14 token ids committed,
 --       15 characters committed, 16 most jobs of its tier, 17 most bytes, 18 most jobs of its tenant,
 --       19 most bytes (0: no bound)
--- Returns {'ok'} | {'no_worker'} | {'full', pool | tier | tenant, jobs | bytes, jobs waiting there,
---         ms between two ends or 0}
+-- Returns {'ok'} | {'no_worker'} | {'too_large', pool | tier | tenant, most bytes}
+--         | {'full', pool | tier | tenant, jobs | bytes, jobs waiting there, ms between two ends or 0}
 local id, body, gateway, tenant, tier = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local size, attempts, answer = #body, tonumber(ARGV[13]), ARGV[14]
 
@@ -102,6 +102,12 @@ local function up_to_this_tier()
 end
 
 if attempts == 0 then
+  for _, bound in ipairs({{'tenant', ARGV[19]}, {'tier', ARGV[17]}, {'pool', MAX_WAITING_BYTES}}) do
+    local most_bytes = tonumber(bound[2])
+    if most_bytes > 0 and size > most_bytes then
+      return {'too_large', bound[1], most_bytes}
+    end
+  end
   local in_tier, in_tenant = waiting_in('waiting:' .. tier), held('pool', 'jobs')
   local jobs, bytes = excess(in_tenant, held('pool', 'bytes'), tonumber(ARGV[18]), tonumber(ARGV[19]))
   if jobs + bytes > 0 then

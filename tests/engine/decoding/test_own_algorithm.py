@@ -13,6 +13,7 @@ from dllm_stack.decoding import Decision, EngineOptions
 from tests.engine.decoding.fake_scheduler import FakeRequest, FakeScheduler
 from tests.engine.decoding.requests import prompt
 from tests.engine.reference import Reference
+from worker.dllm.algorithms.table import AlgorithmTable
 from worker.dllm.decoder import Decoder
 from worker.dllm.requests import FORWARDS, RequestCheck
 from worker.dllm.settings import DecoderSettings
@@ -43,6 +44,21 @@ class EditsAndIsDone(Algorithm):
     def step(self, block, parameters, carried):
         ids = torch.where(block.masked, block.token, torch.where(block.fixed, block.ids, 7))
         return Change(ids, torch.ones(len(ids), dtype=torch.bool))
+"""
+WITH_A_DATACLASS = f"""from __future__ import annotations
+from dataclasses import dataclass
+{_IMPORTS}
+@dataclass
+class Span:
+    begin: int
+
+class AllAtOnce(Algorithm):
+    def step(self, block, parameters, carried):
+        return fill(block, block.masked)
+"""
+WITHOUT_A_STEP = f"""{_IMPORTS}
+class Nothing(Algorithm):
+    pass
 """
 
 
@@ -76,6 +92,19 @@ def test_what_it_changes_at_the_end_is_computed_once_more(model: Reference, tmp_
     ids, forwards = decoded(model, tmp_path / "own.py", EDITS_AND_IS_DONE)
     assert forwards == 3
     assert set(ids) == {7}
+
+
+def test_its_file_may_define_a_dataclass(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(WITH_A_DATACLASS)
+    assert type(AlgorithmTable({"Own": str(path)})["Own"]).__name__ == "AllAtOnce"
+
+
+def test_one_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(WITHOUT_A_STEP)
+    with pytest.raises(ValueError, match=r"algorithms: Own: .*abstract"):
+        AlgorithmTable({"Own": str(path)})
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, 3e9])

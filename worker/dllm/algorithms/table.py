@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,15 +71,16 @@ def _load(name: str, path: str) -> Algorithm:
     if spec is None or spec.loader is None:
         raise ValueError(f"algorithms: {name}: {path} is no Python file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where a dataclass looks for its module
     try:
         spec.loader.exec_module(module)
+        found = [value for value in vars(module).values() if _is_defined_in(value, module.__name__)]
+        algorithms: list[Algorithm] = [value() for value in found]
     except Exception as error:
         raise ValueError(f"algorithms: {name}: {path}: {error!r}") from error
-    found = [value for value in vars(module).values() if _is_defined_in(value, module.__name__)]
-    if len(found) != 1:
+    if len(algorithms) != 1:
         raise ValueError(f"algorithms: {name}: {path} defines {len(found)} subclasses of Algorithm, not one")
-    algorithm: Algorithm = found[0]()
-    return algorithm
+    return algorithms[0]
 
 
 def _is_defined_in(value: Any, module: str) -> bool:

@@ -74,7 +74,7 @@ async def test_what_an_algorithm_of_ones_own_does_not_take(
     engine: httpx.AsyncClient, wrong: dict[str, Any]
 ) -> None:
     own = EngineOptions(decision=Decision(algorithm="Leftmost", parameters=wrong))
-    response = await engine.post("/generate", json=body(prompt(3, 32), own))
+    response = await engine.post("/generate", json=body(prompt(3, 32), own, FEW_TOKENS))
     assert response.status_code == 400
     assert f"custom_params.dllm.{next(iter(wrong))}" in response.text
 

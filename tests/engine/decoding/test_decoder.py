@@ -61,12 +61,12 @@ def test_drawn_alone(reference: Reference, plain: PlainDecoder, sampling: Sampli
     assert answer != plain.answer(request.origin_input_ids, EngineOptions(decision=DECISIONS[0]), 40)
 
 
-def test_drawn_from_one_token_is_not_drawn(model: Reference) -> None:
+def test_drawn_from_one_token_is_not_drawn(reference: Reference) -> None:
     one = EngineOptions(decision=DECISIONS[0], sampling=Sampling(temperature=1.0, top_k=1, seed=5))
     requests = [
         FakeRequest(prompt(2, 9), options, 40) for options in (one, EngineOptions(decision=DECISIONS[0]))
     ]
-    drawn, greedy = decoded(model, 8, requests)
+    drawn, greedy = decoded(reference, 8, requests)
     assert drawn == greedy
 
 

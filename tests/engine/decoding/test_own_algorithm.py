@@ -62,34 +62,34 @@ class Nothing(Algorithm):
 """
 
 
-def decoded(model: Reference, path: Path, code: str, **parameters: float) -> tuple[list[int], int]:
+def decoded(reference: Reference, path: Path, code: str, **parameters: float) -> tuple[list[int], int]:
     """The answer, and the forwards of its first block."""
     path.write_text(code)
     decision = Decision(algorithm="Own", parameters=parameters)
     settings = DecoderSettings(default=decision, algorithms={"Own": str(path)}, steps_per_round=4)
-    decoder = Decoder(settings, model.config["block_size"], model.config["mask_token_id"])
+    decoder = Decoder(settings, reference.config["block_size"], reference.config["mask_token_id"])
     request = FakeRequest(prompt(1, 5), EngineOptions(decision=decision), 27)
-    FakeScheduler(model, decoder.run, decoder.begin).decode([request])
+    FakeScheduler(reference, decoder.run, decoder.begin).decode([request])
     assert request.customized_info
     return request.output_ids, request.customized_info[FORWARDS][0]
 
 
 @pytest.mark.parametrize("steps", [5, 6])
-def test_no_mask_is_left_by_one_that_masks_again(model: Reference, tmp_path: Path, steps: int) -> None:
-    mask = model.config["mask_token_id"]
-    ids, forwards = decoded(model, tmp_path / "own.py", REMASKS, mask=mask, max_steps=steps)
+def test_no_mask_is_left_by_one_that_masks_again(reference: Reference, tmp_path: Path, steps: int) -> None:
+    mask = reference.config["mask_token_id"]
+    ids, forwards = decoded(reference, tmp_path / "own.py", REMASKS, mask=mask, max_steps=steps)
     assert mask not in ids
     assert forwards == steps + 1
 
 
-def test_its_own_limit_of_steps_holds(model: Reference, tmp_path: Path) -> None:
-    _, forwards = decoded(model, tmp_path / "own.py", ONE_BY_ONE)
+def test_its_own_limit_of_steps_holds(reference: Reference, tmp_path: Path) -> None:
+    _, forwards = decoded(reference, tmp_path / "own.py", ONE_BY_ONE)
     assert forwards == 5
 
 
-def test_what_it_changes_at_the_end_is_computed_once_more(model: Reference, tmp_path: Path) -> None:
+def test_what_it_changes_at_the_end_is_computed_once_more(reference: Reference, tmp_path: Path) -> None:
     """Else the KV of the block would be that of the tokens before."""
-    ids, forwards = decoded(model, tmp_path / "own.py", EDITS_AND_IS_DONE)
+    ids, forwards = decoded(reference, tmp_path / "own.py", EDITS_AND_IS_DONE)
     assert forwards == 3
     assert set(ids) == {7}
 

@@ -284,8 +284,8 @@ def _engine_options(dice: random.Random) -> Any:
     if dice.random() < 0.4:
         options["sampling"] = {
             "temperature": dice.choice([0, 0.5, 1, 2, 3]),
-            "top_p": dice.choice([1, 0.5, 0.01, 0]),
-            "top_k": dice.choice([0, 1, 5, 10**9, -1]),
+            "top_p": dice.choice([1, 0.5, 0.01, 1e-50, 0]),
+            "top_k": dice.choice([0, 1, 5, 10**9, 2**63, -1]),
             "seed": dice.choice([0, 7, -(2**63), 2**63]),
         }
     if dice.random() < 0.05:

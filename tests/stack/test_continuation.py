@@ -68,11 +68,12 @@ class Stream:
         error: of an error event.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, decoding: dict[str, object]) -> None:
         self.text = ""
         self.times: list[float] = []
         self.tokens = 0
         self.error: object = None
+        self._decoding = decoding
 
     async def read(self, http: aiohttp.ClientSession, stack: LocalStack, model: str) -> None:
         body = {
@@ -82,6 +83,7 @@ class Stream:
             "ignore_eos": True,
             "stream": True,
             "stream_options": {"include_usage": True},
+            **self._decoding,
         }
         async with http.post(f"{stack.gateway_url}/v1/chat/completions", json=body) as response:
             async for line in response.content:
@@ -106,6 +108,9 @@ async def holder(queue: PoolQueue) -> str | None:
 
 
 @pytest.mark.timeout(500)
+@pytest.mark.parametrize(
+    "decoding", [{}, {"temperature": 1, "top_p": 0.9, "seed": 7}], ids=["greedy", "sampled"]
+)
 async def test_an_answer_goes_on_when_its_worker_is_killed(
     stack: LocalStack,
     second: psutil.Popen,
@@ -113,14 +118,15 @@ async def test_an_answer_goes_on_when_its_worker_is_killed(
     redis: Connections,
     model: str,
     record: Callable[[str], None],
+    decoding: dict[str, object],
 ) -> None:
-    undisturbed = Stream()
+    undisturbed = Stream(decoding)
     await undisturbed.read(http, stack, model)
     assert undisturbed.tokens == TOKENS
     gap = median(b - a for a, b in pairwise(undisturbed.times))
 
     queue = PoolQueue(redis, model, QueueSettings())
-    stream = Stream()
+    stream = Stream(decoding)
     reading = asyncio.create_task(stream.read(http, stack, model))
 
     async def has_blocks() -> bool:
@@ -137,6 +143,6 @@ async def test_an_answer_goes_on_when_its_worker_is_killed(
     pause = max(b - a for a, b in pairwise(stream.times))
     extra = (stream.times[-1] - stream.times[0]) - (undisturbed.times[-1] - undisturbed.times[0])
     record(
-        f"kill -9 of the worker after {seen} of {len(stream.times)} pieces, {TOKENS} tokens: the same text, "
-        f"{extra:.1f} s later ({pause:.1f} s without a piece, where {gap:.2f} s are usual)"
+        f"kill -9 of the worker after {seen} of {len(stream.times)} pieces, {TOKENS} tokens, {decoding}: "
+        f"the same text, {extra:.1f} s later ({pause:.1f} s without a piece, where {gap:.2f} s are usual)"
     )

@@ -164,6 +164,7 @@ class Scenarios:
     def fallbacks(self) -> dict[str, Any]:
         from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
         from sglang.srt.plugins.hook_registry import HookRegistry
+        from sglang.srt.runtime_context import get_exec
 
         from worker.dllm.prefill import rounds
 
@@ -176,10 +177,8 @@ class Scenarios:
         backend, runner.prefill_attention_backend_str = runner.prefill_attention_backend_str, "other"
         found["backend"] = self.decide()
         runner.prefill_attention_backend_str = backend
-        arguments = vars(self.engine.scheduler.server_args)  # which SGLang guards against assignments
-        arguments["enable_deterministic_inference"] = True
-        found["deterministic"] = self.decide()
-        arguments["enable_deterministic_inference"] = False
+        with get_exec().deterministic.override(enable_deterministic_inference=True):
+            found["deterministic"] = self.decide()
         forward = TorchNativeAttnBackend.forward_extend
         TorchNativeAttnBackend.forward_extend = written_last(forward)
         found["stale KV"] = self.decide()

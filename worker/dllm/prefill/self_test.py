@@ -77,11 +77,12 @@ def report(answer: Any, scheduler: Any, *args: Any) -> Any:
 def _cannot(scheduler: Any, asked: Limits) -> str | None:
     """What stands against it before anything is computed."""
     from sglang.srt.plugins.hook_registry import HookRegistry
+    from sglang.srt.runtime_context import get_exec
 
     from worker.dllm.prefill.hooks import hooks
 
     runner = scheduler.tp_worker.model_runner
-    if scheduler.server_args.enable_deterministic_inference:
+    if get_exec().deterministic.enable_deterministic_inference:
         return (
             "--enable-deterministic-inference asks for answers that do not depend on what else a forward "
             "computes, which is not known of a prompt's rows"

@@ -32,6 +32,7 @@ class Feed:
         self._queue = queue
         self._gateway_id = gateway_id
         self._settings = settings
+        self.several = asyncio.Lock()  # held by a request of several jobs while it admits them
         self._tickets: dict[str, Ticket] = {}
         self._cancels: asyncio.Queue[str] = asyncio.Queue()
         self._last = START  # id of the last reply read

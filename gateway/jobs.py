@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import nullcontext
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -59,6 +60,11 @@ class Jobs:
         Raises:
             RequestError: one was refused. `release` is due all the same.
         """
+        # One after the other: were each to take a part of the room, there might be enough for none.
+        async with self._feed.several if len(self._call.prompts) > 1 else nullcontext():
+            await self._admit()
+
+    async def _admit(self) -> None:
         call, terms = self._call, self._terms
         for prompt in call.prompts:
             if self._closed is not None:

@@ -329,6 +329,20 @@ async def test_a_full_queue_answers_429(connections: Connections, settings: Sett
         await until(lambda: _depth(fake, 0))
 
 
+async def test_of_two_large_requests_one_is_served(connections: Connections, settings: Settings) -> None:
+    """There is room for either, not for both; were they to take turns, neither would have enough."""
+    few = settings.model_copy(update={"queue": QueueSettings(heartbeat_s=0.1, max_waiting_jobs=15)})
+    fake = FakeWorker(connections, few.queue, slots=0)
+    body = {"model": "tiny", "prompt": [f"prompt {number}" for number in range(10)]}
+    async with serving(few) as served, fake.working():
+        both = [asyncio.create_task(served.http.post("/v1/completions", json=body)) for _ in range(2)]
+        (refused,), (waiting,) = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        assert refused.result().status_code == 429
+        await until(lambda: _depth(fake, 10))
+        waiting.cancel()
+        await until(lambda: _depth(fake, 0))
+
+
 async def _depth(worker: FakeWorker, waiting: int) -> bool:
     return (await worker.queue.depth()).waiting == waiting
 

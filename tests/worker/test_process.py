@@ -62,7 +62,10 @@ async def stubborn(run_dir: Path) -> tuple[EngineProcess, psutil.Process]:
 
 
 def runs(process: psutil.Process) -> bool:
-    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:  # it has ended between the two questions
+        return False
 
 
 async def gone(*processes: psutil.Process) -> bool:

@@ -20,7 +20,6 @@ _NO_PREFIXES = {"disable_radix_cache": True, "page_size": 1}
 # The version, its arguments, and the longest prompt.
 VARIANTS = {
     "installed": (INSTALLED, {}, 1000),
-    "installed, no prefix cache": (INSTALLED, _NO_PREFIXES, 500),
     "oldest, no prefix cache": (OLDEST, _NO_PREFIXES, 500),
 }
 

@@ -51,7 +51,7 @@ show-fresh-clone: ## A clone in an empty folder: make up answers, its snippets w
 show-count: setup ## The stack counts from 1 to 128 in a stream: the numbers, the time, the tokens a forward
 	@$(VENV)/bin/python -m loadtest.count
 
-show-demo: setup ## What the demo model can do, in six ways of decoding: 15 minutes (ITEMS=8: 6)
+show-demo: setup ## What the demo model can do, in six ways of decoding: 10 minutes (ITEMS=8: 3)
 	@$(VENV)/bin/python -m loadtest.demo $(if $(ITEMS),--items $(ITEMS)) $(if $(JSON),--json $(JSON))
 
 show-agreement: setup ## 20 prompts asked of the engine here, in float32: the same ids as of the engine on an H200?

@@ -28,7 +28,8 @@ def test_it_completes(
     command += ["--dataset-name", "random-ids", "--random-input-len", "48", "--random-output-len", "48"]
     command += ["--num-prompts", str(PROMPTS), "--max-concurrency", "3", "--output-file", str(result)]
     # The load generator imports SGLang, which needs on a CPU what the engine needs.
-    environment = os.environ | engine_environment()
+    # Offline, or it waits for a hub that it needs nothing of.
+    environment = os.environ | engine_environment() | {"HF_HUB_OFFLINE": "1"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=220, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "Serving Benchmark Result" in run.stdout

@@ -21,6 +21,7 @@ import yaml
 from dllm_stack.local.service import free_port
 from loadtest.gpu import architecture
 from loadtest.gpu.hooks import kernels, plugin, rounds
+from models.demo.agreement import plugins as engine_plugins
 from worker import cpu
 
 Device = Literal["cpu", "cuda"]
@@ -112,7 +113,7 @@ class Machine:
         if self.device == "cpu":
             more |= cpu.engine_environment()
         path = more.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
-        site = [str(_write_plugins(folder / "site", plugins)), str(_ROOT)]
+        site = [str(engine_plugins.write(folder / "site", plugins)), str(_ROOT)]
         more["PYTHONPATH"] = os.pathsep.join([*site, *([path] if path else [])])
         return os.environ | more | {"SGLANG_PLUGINS": ",".join(plugins)}
 
@@ -132,16 +133,6 @@ _DEVICE_ARGUMENTS: dict[Device, list[str]] = {
         *("--cuda-graph-backend-prefill", "disabled"),
     ],
 }
-
-
-def _write_plugins(folder: Path, plugins: Mapping[str, str]) -> Path:
-    """A distribution of nothing but entry points, to be put on an engine's path."""
-    information = folder / "gpu_benchmark-1.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu-benchmark\nVersion: 1\n")
-    entries = [f"{name} = {target}" for name, target in plugins.items()]
-    (information / "entry_points.txt").write_text("\n".join(["[sglang.srt.plugins]", *entries, ""]))
-    return folder
 
 
 class EngineError(Exception):

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from dllm_stack.local.service import free_port
 from models.demo.agreement import plain_kernels
+from models.demo.agreement import plugins as engine_plugins
 from worker import cpu
 
 Device = Literal["cpu", "cuda"]
@@ -94,18 +95,8 @@ class Setup:
             plugins["plain_kernels"] = f"{plain_kernels.__name__}:{plain_kernels.register.__name__}"
             more |= plain_kernels.ENVIRONMENT
         path = more.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
-        site = [str(_write_plugins(folder / "site", plugins)), str(_ROOT)]
+        site = [str(engine_plugins.write(folder / "site", plugins)), str(_ROOT)]
         return os.environ | more | {"PYTHONPATH": os.pathsep.join([*site, *([path] if path else [])])}
-
-
-def _write_plugins(folder: Path, plugins: dict[str, str]) -> Path:
-    """A distribution of nothing but entry points, to be put on an engine's path."""
-    information = folder / "demo_agreement-1.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: demo-agreement\nVersion: 1\n")
-    entries = [f"{name} = {target}" for name, target in plugins.items()]
-    (information / "entry_points.txt").write_text("\n".join(["[sglang.srt.plugins]", *entries, ""]))
-    return folder
 
 
 class Engine:

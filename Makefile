@@ -51,7 +51,7 @@ show-fresh-clone: ## A clone in an empty folder: make up answers, its snippets w
 show-count: setup ## The stack counts from 1 to 128 in a stream: the numbers, the time, the tokens a forward
 	@$(VENV)/bin/python -m loadtest.count
 
-show-demo: setup ## What the demo model can do, in six ways of decoding: 10 minutes (ITEMS=8: 3)
+show-demo: setup ## What the demo model can do, in six ways of decoding (ITEMS=8: 3 minutes)
 	@$(VENV)/bin/python -m loadtest.demo $(if $(ITEMS),--items $(ITEMS)) $(if $(JSON),--json $(JSON))
 
 show-agreement: setup ## 20 prompts asked of the engine here, in float32: the same ids as of the engine on an H200?
@@ -111,13 +111,16 @@ show-prompts: setup $(OLDEST)/.installed ## Prompts many blocks a forward agains
 
 # On a machine with an H200 and SGLang; PYTHON is theirs.
 bench-gpu-steps: ## A denoise step, stock SGLang and ours in turns, batches of 1 to 64: on an H200
-	@$(PYTHON) -m loadtest.gpu.steps --out $(or $(JSON),gpu-steps.json)
+	@mkdir -p .run
+	@$(PYTHON) -m loadtest.gpu.steps --out $(or $(JSON),.run/gpu-steps.json) $(OPTIONS)
 
 bench-gpu-prompts: ## Time to the first block by prompt length, and what a long prompt does to a stream: on an H200
-	@$(PYTHON) -m loadtest.gpu.prompts --out $(or $(JSON),gpu-prompts.json)
+	@mkdir -p .run
+	@$(PYTHON) -m loadtest.gpu.prompts --out $(or $(JSON),.run/gpu-prompts.json) $(OPTIONS)
 
 bench-gpu-kernel: ## The one read of the logits against torch and the memory: on an H200
 	@$(PYTHON) -m loadtest.kernel
 
 bench-gpu-modes: ## The demo model by mode, and whether answers go on identically from a block: on an H200
-	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),gpu-modes.json)
+	@mkdir -p .run
+	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),.run/gpu-modes.json) $(OPTIONS)

@@ -128,7 +128,7 @@ def test_the_engine_finds_its_plugins(
 ) -> None:
     setup = Setup(folder, device, dtype, "triton", 0.9, slots=20, start_s=1)  # type: ignore[arg-type]
     path = setup.environment(tmp_path)["PYTHONPATH"].split(":")
-    (found,) = distributions(name="demo-agreement", path=path[:1])
+    (found,) = distributions(name="engine-plugins", path=path[:1])
     assert {entry.name for entry in found.entry_points} == plugins
     for entry in found.entry_points:
         assert callable(entry.load())

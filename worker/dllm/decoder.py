@@ -18,6 +18,7 @@ steps. To wait costs a finished row a step, and saves all rows the scheduler's w
 fifth of a step of 32 rows, on an H200."""
 
 _FEW_ROWS = 4
+"""Below it a step without prompts is short beside one with them."""
 
 
 class Decoder:

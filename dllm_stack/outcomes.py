@@ -26,6 +26,9 @@ class ErrorCode(StrEnum):
     UNSUPPORTED_PARAMETER = "unsupported_parameter"
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     BODY_TOO_LARGE = "body_too_large"
+    INVALID_API_KEY = "invalid_api_key"
+    PERMISSION_DENIED = "permission_denied"
+    RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
     MODEL_NOT_FOUND = "model_not_found"
     NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
@@ -53,6 +56,9 @@ KINDS: dict[ErrorCode, Kind] = {
     ErrorCode.UNSUPPORTED_PARAMETER: Kind(400, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.CONTEXT_LENGTH_EXCEEDED: Kind(400, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.BODY_TOO_LARGE: Kind(413, "invalid_request_error", Outcome.REJECTED),
+    ErrorCode.INVALID_API_KEY: Kind(401, "authentication_error", Outcome.REJECTED),
+    ErrorCode.PERMISSION_DENIED: Kind(403, "permission_error", Outcome.REJECTED),
+    ErrorCode.RATE_LIMIT_EXCEEDED: Kind(429, "rate_limit_error", Outcome.REJECTED),
     ErrorCode.MODEL_NOT_FOUND: Kind(404, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.NOT_FOUND: Kind(404, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.METHOD_NOT_ALLOWED: Kind(405, "invalid_request_error", Outcome.REJECTED),

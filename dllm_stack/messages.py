@@ -167,6 +167,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     algorithm: str | None  # the dLLM decoding algorithm; None for an autoregressive model
     created: int  # Unix seconds, for /v1/models
     decoding: DecodingCard | None = None  # None: one fixed way, nothing to choose
+    tools: str | None = None  # the format of its tool calls; None: its chat template has none
 
 
 class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from gateway.channel import Channel
 from gateway.errors import INTERNAL, error_response
 from gateway.gateway import SHUTTING_DOWN, Gateway
 from gateway.jobs import Call, Jobs
+from gateway.keep_alive import KeepAlive
 from gateway.metrics import Pace
 from gateway.terms import Terms, TermsInHeaders
 
@@ -149,12 +150,19 @@ class Exchange(Response):
         try:
             await jobs.admit()
             answers = [
-                Answer(index, ticket, Pace(self._gateway.metrics, self._model, self._started))
-                for index, ticket in enumerate(jobs.tickets)
+                Answer(
+                    choices := call.choices_of(number),
+                    ticket,
+                    Pace(self._gateway.metrics, self._model, self._started),
+                    is_first=choices[0] % call.n == 0,
+                )
+                for number, ticket in enumerate(jobs.tickets)
             ]
-            return await (relay.stream if call.stream else relay.collect)(
-                jobs, answers, call.rendering, channel
-            )
+            if not call.stream:
+                return await relay.collect(jobs, answers, call.rendering, channel)
+            period_s = self._gateway.settings.gateway.keep_alive_s
+            keep_alive = KeepAlive(period_s, jobs.position if call.tells_position else None)
+            return await relay.stream(jobs, answers, call.rendering, channel, keep_alive)
         finally:
             timer.cancel()
             watch.cancel()

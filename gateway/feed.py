@@ -9,7 +9,7 @@ import structlog
 from dllm_stack.background import forever
 from dllm_stack.messages import End
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
-from dllm_stack.queue import START, PoolQueue
+from dllm_stack.queue import START, PoolQueue, Position
 from dllm_stack.redis import BLOCK_S, RedisError
 from dllm_stack.settings import Settings
 from gateway.ticket import Ticket
@@ -58,6 +58,13 @@ class Feed:
             ticket.settled = True
             raise RequestError(problem)
         ticket.admitted_at = self._loop.time()
+
+    async def position(self, job_id: str) -> Position | None:
+        """Where in the queue a job waits; None: it does not, or Redis does not say."""
+        try:
+            return await self._queue.position(job_id)
+        except RedisError:
+            return None
 
     def release(self, ticket: Ticket) -> None:
         """Forgets a ticket, and cancels its job unless the queue has ended it."""

@@ -15,8 +15,10 @@ MAX_STOPS = 4  # OpenAI's limit
 # SGLang looks for each at every step, in as much text as the longest is long.
 MAX_STOP_CHARACTERS = 1000
 MAX_PROMPTS = 128  # prompts of one request; each is a job
+MAX_CHOICES = 128  # choices of one request, over all of its prompts
 MAX_INT = 2**31 - 1
 
+Choices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 Count = Annotated[int, Field(ge=1, le=MAX_INT)]
 TokenId = Annotated[int, Field(ge=0, le=MAX_INT)]
 # A list of a million wrong elements would cost seconds and an error each: the first is enough.
@@ -62,6 +64,7 @@ class StreamOptions(Honoured):
     include_usage: bool | None = None
     # As vLLM has it: the running usage in every chunk, beside include_usage.
     continuous_usage_stats: bool | None = None
+    include_queue_position: bool | None = None  # in the comments of a request that waits
     include_obfuscation: bool | None = None  # without effect: nothing is padded
 
 
@@ -77,7 +80,6 @@ SAMPLING: dict[str, Neutral] = {
     "presence_penalty": Neutral(_NUMBER, (0,), _NO_PENALTY),
     "repetition_penalty": Neutral(_NUMBER, (1,), _NO_PENALTY),
     "logit_bias": Neutral((dict,), ({},), _NO_PENALTY),
-    "n": Neutral((int,), (1,), "a request has one choice; send it again for another"),
     "regex": Neutral((str,), ("",), _NO_GRAMMAR),
     "ebnf": Neutral((str,), ("",), _NO_GRAMMAR),
     "json_schema": Neutral((str,), ("",), _NO_GRAMMAR),
@@ -132,6 +134,11 @@ def agreed(asked: dict[str, int | None]) -> int | None:
         message = f"{first} and {second} mean the same and differ."
         raise RequestError(Problem(ErrorCode.INVALID_VALUE, message, param=first))
     return next(iter(given.values()), None)
+
+
+def check_choices(n: int | None, prompts: int) -> None:
+    if (n or 1) * prompts > MAX_CHOICES:
+        raise invalid("n", f"times the number of prompts must be at most {MAX_CHOICES}")
 
 
 def check_stream_options(stream: bool | None, options: StreamOptions | None) -> None:

@@ -13,7 +13,7 @@ from dllm_stack.messages import Block, Command, Committed, End, Job, Place, Repl
 from dllm_stack.outcomes import Outcome, Problem
 from dllm_stack.queue import wire
 from dllm_stack.queue.estimate import estimate, prefixes, prompt_bytes, session_hash
-from dllm_stack.queue.figures import Committal, Depth, Dispatched, Reclaimed, TierDepth
+from dllm_stack.queue.figures import Committal, Depth, Dispatched, Position, Reclaimed, TierDepth
 from dllm_stack.queue.inspection import Inspection
 from dllm_stack.queue.script import AT_ONCE, Scripts
 from dllm_stack.queue.verdicts import no_worker, queue_full, too_large
@@ -99,6 +99,11 @@ class PoolQueue(Inspection):
     async def cancel(self, job_id: str) -> None:
         """Ends a job whose client is gone. It gets no further reply. An unknown id is no error."""
         await self._run("cancel", job_id)
+
+    async def position(self, job_id: str) -> Position | None:
+        """None: it does not wait."""
+        found = await self._run("position", job_id)
+        return Position(*found) if found else None
 
     async def gateway_heartbeat(self, gateway: str, acked: str) -> None:
         """To be called every `heartbeat_s`. `acked` is the last reply read: those up to it are dropped."""

@@ -15,6 +15,7 @@ from gateway.parameters import (
     OPENAI,
     OPENAI_IGNORED,
     TOP_LOGPROBS,
+    Choices,
     Count,
     Stops,
     StreamOptions,
@@ -22,10 +23,9 @@ from gateway.parameters import (
 )
 from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
+from gateway.tools.protocol import ToolChoice, Tools
 from gateway.usage import Usage
 from gateway.validation import Honoured, Neutral, Rules
-
-_NO_TOOLS = "tool calls are not parsed yet"
 
 
 class FunctionCall(Honoured):
@@ -55,6 +55,10 @@ class Message(Honoured):
 class ChatRequest(TermsInBody, SamplingFields):
     model: str
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
+    tools: Tools | None = None
+    tool_choice: ToolChoice = None
+    parallel_tool_calls: bool | None = None
+    n: Choices | None = None
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     stop: Stops
@@ -62,6 +66,7 @@ class ChatRequest(TermsInBody, SamplingFields):
     ignore_eos: bool | None = None
     seed: Seed | None = None
     dllm: Dllm | None = None  # checked by `decoding.choose`
+    return_token_ids: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -72,10 +77,8 @@ RULES = Rules(
         **OPENAI,
         "logprobs": LOGPROBS,
         "top_logprobs": TOP_LOGPROBS,
-        "tools": Neutral((list,), ([],), _NO_TOOLS),
-        "tool_choice": Neutral((str, dict), ("auto", "none"), _NO_TOOLS),
-        "functions": Neutral((list,), ([],), _NO_TOOLS),
-        "function_call": Neutral((str, dict), ("auto", "none"), _NO_TOOLS),
+        "functions": Neutral((list,), ([],), "use tools, which came after them"),
+        "function_call": Neutral((str, dict), ("auto", "none"), "use tool_choice, which came after it"),
         "modalities": Neutral((list,), (["text"],), "only text is generated"),
         "audio": Neutral((dict,), (), "only text is generated"),
         "reasoning_effort": Neutral((str,), ("none",), "the model does not think aloud"),
@@ -83,14 +86,26 @@ RULES = Rules(
         "web_search_options": Neutral((dict,), (), "there is no web search"),
         "chat_template_kwargs": Neutral((dict,), ({},), "the chat template takes no arguments"),
     },
-    ignored=OPENAI_IGNORED | {"parallel_tool_calls", "prediction", "prompt_cache_retention"},
+    ignored=OPENAI_IGNORED | {"prediction", "prompt_cache_retention"},
 )
 
 
+class CalledFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class Called(msgspec.Struct, frozen=True):
+    id: str
+    function: CalledFunction
+    type: str = "function"
+
+
 class ReplyMessage(msgspec.Struct, frozen=True):
-    content: str
+    content: str | None  # None beside calls, if there is no text
     role: str = "assistant"
     refusal: None = None
+    tool_calls: list[Called] | UnsetType = UNSET
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -98,6 +113,7 @@ class Choice(msgspec.Struct, frozen=True):
     finish_reason: str
     index: int = 0
     logprobs: None = None
+    token_ids: list[int] | UnsetType = UNSET  # if the request asks for them
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,9 +128,22 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     dllm: Statistics | UnsetType = UNSET  # if the request asks for it, in the last of a stream
 
 
+class FunctionDelta(msgspec.Struct, frozen=True):
+    arguments: str
+    name: str | UnsetType = UNSET  # in a call's first delta, as are id and type
+
+
+class CallDelta(msgspec.Struct, frozen=True):
+    index: int  # of the call in the message
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+
+
 class Delta(msgspec.Struct, frozen=True):
     role: str | UnsetType = UNSET
-    content: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    tool_calls: list[CallDelta] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True):
@@ -122,6 +151,7 @@ class ChunkChoice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
     index: int = 0
     logprobs: None = None
+    token_ids: list[int] | UnsetType = UNSET  # if the request asks for them
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):

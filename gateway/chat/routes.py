@@ -15,6 +15,7 @@ from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
 from gateway.parameters import agreed, check_context, check_stop_tokens, check_stream_options
+from gateway.tools.offer import offer
 from gateway.validation import check
 
 router = APIRouter()
@@ -32,8 +33,9 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     max_tokens = agreed(
         {"max_completion_tokens": asked.max_completion_tokens, "max_tokens": asked.max_tokens}
     )
-    prompt = chat_prompt(asked.messages)
     found = await gateway.catalogue.find(asked.model)
+    offered = offer(asked.tools, asked.tool_choice, asked.parallel_tool_calls, found)
+    prompt = chat_prompt(asked.messages, offered)
     choice = choose(found, Ask(asked, asked.seed, asked.dllm))
     tokens_param = "max_tokens" if asked.max_tokens else "max_completion_tokens"
     check_context(found.card, [prompt], "messages", max_tokens, tokens_param)
@@ -53,5 +55,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
         seeded=choice.seeded,
         terms=asked,
         stream=bool(asked.stream),
-        rendering=ChatRendering(request_id, asked, choice.statistics),
+        rendering=ChatRendering(request_id, asked, choice.statistics, offered),
+        n=asked.n or 1,
+        tells_position=bool(asked.stream_options and asked.stream_options.include_queue_position),
     )

@@ -13,7 +13,7 @@ from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
-from gateway.parameters import check_context, check_stop_tokens, check_stream_options
+from gateway.parameters import check_choices, check_context, check_stop_tokens, check_stream_options
 from gateway.validation import check
 
 router = APIRouter()
@@ -31,6 +31,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     found = await gateway.catalogue.find(asked.model)
     choice = choose(found, Ask(asked, asked.seed, asked.dllm))
     prompts = asked.prompt.prompts
+    check_choices(asked.n, len(prompts))
     check_context(found.card, prompts, "prompt", asked.max_tokens, "max_tokens")
     return Call(
         pool=found.pool,
@@ -49,4 +50,6 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
         terms=asked,
         stream=bool(asked.stream),
         rendering=CompletionRendering(request_id, asked, choice.statistics),
+        n=asked.n or 1,
+        tells_position=bool(asked.stream_options and asked.stream_options.include_queue_position),
     )

@@ -43,6 +43,7 @@ SAMPLING_RULES = Rules(
     SamplingParams,
     neutral={
         **SAMPLING,
+        "n": Neutral((int,), (1,), "a prompt has one answer; send it again for another"),
         "min_new_tokens": Neutral((int,), (0,), "an answer ends where the model ends it"),
     },
     ignored=frozenset({"stream_interval"}),  # every committed block is sent at once

@@ -52,7 +52,7 @@ class GenerateRendering:
             e2e_latency=time.monotonic() - self._started if end else UNSET,
             dllm=self._told.of([answer]) if end else UNSET,
         )
-        return Generated(answer.text, answer.token_ids, meta, answer.index if indexed else UNSET)
+        return Generated(answer.text, answer.token_ids, meta, answer.choices[0] if indexed else UNSET)
 
 
 def _finish_reason(end: End) -> FinishReason:

@@ -119,12 +119,14 @@ class FakeWorker:
         slots: int = 64,
         blocks: list[str] | None = None,
         decoding: DecodingCard | None = None,
+        tools: str | None = None,
     ) -> None:
         self.id = name
         self.pool = pool
         self.slots = slots
         self.blocks = blocks
         self.decoding = decoding
+        self.tools = tools
         self.runs: dict[str, Run] = {}
         self.queue = PoolQueue(connections, pool, settings)
         self._registry = Registry(connections)
@@ -142,6 +144,7 @@ class FakeWorker:
             algorithm="LowConfidence",
             created=1_700_000_000,
             decoding=self.decoding,
+            tools=self.tools,
         )
 
     @asynccontextmanager

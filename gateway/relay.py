@@ -28,10 +28,13 @@ async def collect(jobs: Jobs, answers: list[Answer], rendering: Rendering, chann
         for arrival in answer.ticket.take():
             answer.add(arrival)
         answer.finish()
-    document = rendering.document(answers)
+    await send(rendering.document(answers), channel)
+    return COMPLETED
+
+
+async def send(document: bytes, channel: Channel) -> None:
     await channel.start(200, {"content-type": "application/json", "content-length": str(len(document))})
     await channel.write(document, more=False)
-    return COMPLETED
 
 
 async def stream(

@@ -106,6 +106,7 @@ def make(settings: WorkerSettings, created: int) -> Plan:
         block_size=block_size,
         algorithm=None,
         created=created,
+        tools=renderer.tool_format,
     )
     return Plan(facts, renderer, _decoded(card, decisions, algorithm), start, decisions)
 

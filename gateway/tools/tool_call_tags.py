@@ -31,8 +31,8 @@ class ToolCallTags:
     """
     What is no call is text, as the model wrote it, tags included: a name that is not among `names`, something
     else than an object with a name and arguments, an object that is cut before its arguments begin. A call
-    whose arguments have begun stays one, also if they are cut or turn out to be no JSON: they have been passed
-    on. White space before a call, and after the last, is dropped.
+    whose arguments have begun stays one, also if they are cut or turn out to be no JSON: they are passed on
+    already. White space before a call, and after the last, is dropped.
 
     Attributes:
         names: of the functions there are.

@@ -16,9 +16,14 @@ from dllm_stack.messages import (
     Cancel,
     Claim,
     DecodingCard,
+    Detokenize,
     End,
+    Information,
     ModelCard,
     Place,
+    Question,
+    TextPrompt,
+    Tokenize,
     Work,
     WorkerCard,
 )
@@ -107,6 +112,8 @@ class FakeWorker:
     Attributes:
         blocks: what every run answers by itself; None leaves each run to the test, by `claimed`.
         runs: the runs under way, by job.
+        questions: those it was asked.
+        is_mute: it answers none of them.
     """
 
     def __init__(
@@ -128,6 +135,8 @@ class FakeWorker:
         self.decoding = decoding
         self.tools = tools
         self.runs: dict[str, Run] = {}
+        self.questions: list[Question] = []
+        self.is_mute = False
         self.queue = PoolQueue(connections, pool, settings)
         self._registry = Registry(connections)
         self._claimed: asyncio.Queue[Run] = asyncio.Queue()
@@ -207,10 +216,25 @@ class FakeWorker:
                     if run is not None and run.attempt == attempt:
                         await run.end(End(outcome=Outcome.CANCELLED))
                         run.cancelled.set()
+                case Question():
+                    await self._tell(command)
                 case Claim(job):
                     known = self.runs.get(job.id)
                     if known is None or known.attempt != command.attempt:
                         self._begin(Run(self, command))
+
+    async def _tell(self, question: Question) -> None:
+        """Its tokens are characters; it has no chat template, and takes the last message."""
+        self.questions.append(question)
+        if self.is_mute:
+            return
+        match question.asks:
+            case Tokenize(prompts):
+                texts = [p.text if isinstance(p, TextPrompt) else p.messages[-1]["content"] for p in prompts]
+                told = Information(token_ids=[list(map(ord, text)) for text in texts], context_length=4096)
+            case Detokenize(token_ids):
+                told = Information(texts=["".join(map(chr, ids)) for ids in token_ids], context_length=4096)
+        await self.queue.tell(self.id, question, told)
 
     def _begin(self, run: Run) -> None:
         self.runs[run.job.id] = run

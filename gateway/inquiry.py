@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from dllm_stack.messages import Detokenize, Information, Tokenize
 from gateway.terms import TermsInBody
 
-
 NO_TERMS = TermsInBody()
 
 

@@ -41,8 +41,8 @@ def _prompts(value: Any, *, text: bool, tokens: bool, empty: bool = False) -> Pr
         several = [found for one in value if (found := prompt(one)) is not None]
         if len(several) == len(value):
             return Prompts(several, several=True)
-    some = "a" if empty else "a non-empty"
-    kinds = " or ".join([f"{some} string"] * text + [f"{some} array of token ids"] * tokens)
+    some, any_array = ("a", "an") if empty else ("a non-empty", "a non-empty")
+    kinds = " or ".join([f"{some} string"] * text + [f"{any_array} array of token ids"] * tokens)
     raise PydanticCustomError(
         "prompt", "must be {kinds}, or an array of 1 to {most} of them", {"kinds": kinds, "most": MAX_PROMPTS}
     )

@@ -45,7 +45,7 @@ def _call(call: ToolCall, path: str) -> dict[str, Any]:
         pydantic_core.from_json(call.function.arguments or "{}", allow_inf_nan=False)
     except ValueError as error:
         raise invalid(f"{path}.function.arguments", f"must be JSON in a string: {error}") from None
-    return call.model_dump()
+    return call.model_dump(exclude={"index"})
 
 
 def _text(content: Any, param: str) -> str:

@@ -37,6 +37,7 @@ class ToolCall(Honoured):
     id: str
     type: Literal["function"]
     function: FunctionCall
+    index: int | None = None  # as the SDK's accumulated streams have it; without effect
 
 
 class Message(Honoured):

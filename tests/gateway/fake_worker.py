@@ -14,6 +14,7 @@ from typing import Any
 from dllm_stack.messages import (
     Block,
     Cancel,
+    ChatPrompt,
     Claim,
     DecodingCard,
     Detokenize,
@@ -21,6 +22,7 @@ from dllm_stack.messages import (
     Information,
     ModelCard,
     Place,
+    Prompt,
     Question,
     TextPrompt,
     Tokenize,
@@ -230,7 +232,7 @@ class FakeWorker:
             return
         match question.asks:
             case Tokenize(prompts):
-                texts = [p.text if isinstance(p, TextPrompt) else p.messages[-1]["content"] for p in prompts]
+                texts = [_last_text(prompt) for prompt in prompts]
                 told = Information(token_ids=[list(map(ord, text)) for text in texts], context_length=4096)
             case Detokenize(token_ids):
                 told = Information(texts=["".join(map(chr, ids)) for ids in token_ids], context_length=4096)
@@ -252,3 +254,12 @@ class FakeWorker:
                 await run.commit(rest, tokens=len(rest))
             sent = max(0, sent - len(text))
         await run.finish()
+
+
+def _last_text(prompt: Prompt) -> str:
+    match prompt:
+        case ChatPrompt(messages):
+            return str(messages[-1]["content"])
+        case TextPrompt(text):
+            return text
+    raise AssertionError("token ids need not be tokenized")

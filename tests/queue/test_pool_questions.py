@@ -15,7 +15,7 @@ from dllm_stack.messages import (
 from dllm_stack.queue import PoolQueue, Position
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings
-from tests.queue.kit import POOL, beat, commands, dispatch_one, id_of, job, kill, replies
+from tests.queue.kit import POOL, PREFIX, beat, commands, dispatch_one, id_of, job, kill, replies
 
 ASKED = Question("q" * 32, "g", Tokenize([TextPrompt("Hi")], True))
 TOLD = Information(token_ids=[[1, 2]], context_length=100)
@@ -40,15 +40,16 @@ async def test_a_worker_is_asked_and_tells(queue: PoolQueue) -> None:
 async def test_without_a_live_worker_nobody_is_asked(queue: PoolQueue, connections: Connections) -> None:
     assert not await queue.ask(ASKED)
     await beat(queue)
-    await kill(connections, "worker", "w")
+    await kill(connections, "workers", "w")
     assert not await queue.ask(ASKED)
     assert await commands(queue) == []
 
 
-async def test_all_workers_are_asked_in_the_end(queue: PoolQueue) -> None:
-    for worker in ("v", "w"):
+async def test_all_workers_are_asked_in_the_end(queue: PoolQueue, connections: Connections) -> None:
+    workers = ("u", "v", "w")
+    for worker in workers:
         await beat(queue, worker)
-    while not (await commands(queue, "v") and await commands(queue, "w")):
+    while not all([await connections.commands.xlen(f"{PREFIX}commands:{each}") for each in workers]):
         assert await queue.ask(ASKED)
 
 

@@ -22,7 +22,7 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from dllm_stack.keys.ledger import Ledger
+from dllm_stack.keys.directory import Directory
 from dllm_stack.keys.records import Created, StoreError, changed, new_key, successor
 from dllm_stack.tenants import Key, Tenant
 
@@ -38,7 +38,7 @@ class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: list[Key] = []
 
 
-def parse(text: bytes) -> Ledger:
+def parse(text: bytes) -> Directory:
     """Raises KeyFileError, which never quotes the file."""
     try:
         found = yaml.load(text, _Loader)
@@ -56,7 +56,7 @@ def parse(text: bytes) -> Ledger:
         raise KeyFileError("has a tenant or a key twice")
     if strangers := sorted({key.tenant for key in content.keys} - tenants.keys()):
         raise KeyFileError(f"has keys of tenants that are not in it: {', '.join(strangers)}")
-    return Ledger(keys, {}, tenants)
+    return Directory(keys, {}, tenants)
 
 
 def entry(key: Key) -> str:
@@ -71,11 +71,13 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> Ledger:
-        if not self.path.exists():
-            return Ledger()
+    def read(self, *, must_exist: bool = False) -> Directory:
         try:
             return parse(self.path.read_bytes())
+        except FileNotFoundError:
+            if must_exist:
+                raise KeyFileError(f"{self.path}: there is no such file") from None
+            return Directory()
         except OSError as error:
             raise KeyFileError(f"{self.path}: {error.strerror}") from None
         except KeyFileError as error:
@@ -91,45 +93,45 @@ class KeyFile:
 
     def rotate(self, key_id: str, grace_s: float) -> Created:
         """As `KeyStore.rotate`."""
-        ledger = self.read()
-        old = ledger.keys.get(key_id)
+        directory = self.read()
+        old = directory.keys.get(key_id)
         if old is None:
             raise StoreError(f"There is no key {key_id}.")
         created, ends = successor(old), int(time.time() + grace_s)
         ended = replace(old, expires=min(ends, old.expires or ends))
-        self._add(created.key, Ledger(ledger.keys | {key_id: ended}, {}, ledger.tenants))
+        self._add(created.key, Directory(directory.keys | {key_id: ended}, {}, directory.tenants))
         return created
 
     def revoke(self, key_ids: Iterable[str]) -> None:
-        ledger = self.read()
-        keys = {key_id: key for key_id, key in ledger.keys.items() if key_id not in set(key_ids)}
-        self._write(Ledger(keys, {}, ledger.tenants))
+        directory = self.read()
+        keys = {key_id: key for key_id, key in directory.keys.items() if key_id not in set(key_ids)}
+        self._write(Directory(keys, {}, directory.tenants))
 
     def change_tenant(self, name: str, changes: Mapping[str, Any]) -> Tenant:
         """As `KeyStore.change_tenant`."""
-        ledger = self.read()
-        tenant = changed(ledger.tenants.get(name) or Tenant(name=name), changes)
-        self._write(Ledger(ledger.keys, {}, ledger.tenants | {name: tenant}))
+        directory = self.read()
+        tenant = changed(directory.tenants.get(name) or Tenant(name=name), changes)
+        self._write(Directory(directory.keys, {}, directory.tenants | {name: tenant}))
         return tenant
 
     def delete_tenant(self, name: str) -> list[str]:
-        """As `KeyStore.delete_tenant`."""
-        ledger = self.read()
-        if name not in ledger.tenants:
-            raise StoreError(f"There is no tenant {name!r}.")
-        gone = [key.id for key in ledger.keys.values() if key.tenant == name]
-        keys = {key_id: key for key_id, key in ledger.keys.items() if key_id not in gone}
-        tenants = {other: tenant for other, tenant in ledger.tenants.items() if other != name}
-        self._write(Ledger(keys, {}, tenants))
+        """Its keys go with it; returns their ids."""
+        directory = self.read()
+        if name not in directory.tenants:
+            return []
+        gone = [key.id for key in directory.keys.values() if key.tenant == name]
+        keys = {key_id: key for key_id, key in directory.keys.items() if key_id not in gone}
+        tenants = {other: tenant for other, tenant in directory.tenants.items() if other != name}
+        self._write(Directory(keys, {}, tenants))
         return gone
 
-    def _add(self, key: Key, ledger: Ledger) -> None:
-        tenants = {key.tenant: Tenant(name=key.tenant)} | ledger.tenants
-        self._write(Ledger(ledger.keys | {key.id: key}, {}, tenants))
+    def _add(self, key: Key, directory: Directory) -> None:
+        tenants = {key.tenant: Tenant(name=key.tenant)} | directory.tenants
+        self._write(Directory(directory.keys | {key.id: key}, {}, tenants))
 
-    def _write(self, ledger: Ledger) -> None:
+    def _write(self, directory: Directory) -> None:
         """All or nothing, for its owner alone."""
-        content = _Content(list(ledger.tenants.values()), list(ledger.keys.values()))
+        content = _Content(list(directory.tenants.values()), list(directory.keys.values()))
         text = _dump(msgspec.to_builtins(content))
         target = self.path.resolve()
         try:

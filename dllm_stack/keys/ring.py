@@ -9,8 +9,8 @@ from typing import Protocol
 
 import structlog
 
+from dllm_stack.keys.directory import FORGET_S, Directory, Refusal
 from dllm_stack.keys.file import KeyFileError, parse
-from dllm_stack.keys.ledger import FORGET_S, Ledger, Refusal
 from dllm_stack.keys.store import LEASE_S, KeyStore
 from dllm_stack.redis import RedisError
 from dllm_stack.tenants import Key, Tenant
@@ -34,7 +34,7 @@ class Source(Protocol):
     broken: bool
     lost: int
 
-    async def read(self, known: Ledger | None, age_s: float) -> tuple[Ledger, bool]:
+    async def read(self, known: Directory | None, age_s: float) -> tuple[Directory, bool]:
         """What it holds, and whether to ask again once that is in force.
 
         Args:
@@ -55,19 +55,19 @@ class KeyRing:
     for LEASE_S at most.
 
     Attributes:
-        ledger: empty until it has been read.
+        directory: empty until it has been read.
         source: where it is read from.
     """
 
     def __init__(self, source: Source) -> None:
-        self.ledger = Ledger()
+        self.directory = Directory()
         self.source = source
         self._read_at: float | None = None  # monotonic; when the last reading that succeeded began
         self._reading: asyncio.Task[None] | None = None
 
     @property
     def age_s(self) -> float:
-        """Since the ledger was last known to be true."""
+        """Since the directory was last known to be true."""
         return float("inf") if self._read_at is None else time.monotonic() - self._read_at
 
     def find(self, secret: str) -> Key | None:
@@ -77,16 +77,17 @@ class KeyRing:
 
     def look(self, secret: str) -> Key | Refusal:
         """`find`, with the reason."""
-        return self.ledger.find(secret, time.time())
+        return self.directory.find(secret, time.time())
 
     def tenant(self, name: str) -> Tenant | None:
-        return self.ledger.tenants.get(name)
+        return self.directory.tenants.get(name)
 
     async def freshen(self) -> None:
         """To be awaited before the ring is asked.
 
         Raises:
             RedisError: what is known is too old, and nothing newer can be had.
+            KeyFileError: nothing is known, and the file cannot be used.
         """
         for _ in range(2):  # a reading under way may have begun too early
             if self.age_s <= FRESH_S:
@@ -125,8 +126,8 @@ class KeyRing:
         again = True
         while again:
             began = time.monotonic()
-            known = None if self._read_at is None else self.ledger
-            self.ledger, again = await self.source.read(known, self.age_s)
+            known = None if self._read_at is None else self.directory
+            self.directory, again = await self.source.read(known, self.age_s)
             self._read_at = began
 
 
@@ -144,39 +145,53 @@ class RedisSource:
         self._ring = ring
         self._change = ""
 
-    async def read(self, known: Ledger | None, age_s: float) -> tuple[Ledger, bool]:
+    async def read(self, known: Directory | None, age_s: float) -> tuple[Directory, bool]:
         began = time.monotonic()
         change, found = await self._store.look(self._ring, self._change)
         if found is None:
             assert known is not None
             return known, False
         now = time.time()
-        known = known or Ledger()
+        known = known or Directory()
         if age_s + time.monotonic() - began > LEASE_S:
             # That a key has been revoked which is gone from there may be gone as well.
-            known = Ledger({}, known.revoked)
-        ledger = known.after_loss(found, now)
-        await self._tell_again(ledger, found, now)
-        self._report(ledger, found)
+            known = Directory({}, known.revoked)
+        directory = known.after_loss(found, now)
+        self._report(directory, found, now)
+        try:
+            await self._tell_again(directory, found, now)
+        except RedisError as error:
+            log.warning("redis cannot be told again of revocations that it has lost", error=repr(error))
+            return directory, False  # the next reading tries again
         self._change = change
-        return ledger, True  # whoever made the change waits to hear that it is in force
+        return directory, True  # whoever made the change waits to hear that it is in force
 
     async def leave(self) -> None:
         await self._store.leave(self._ring)
 
-    async def _tell_again(self, ledger: Ledger, found: Ledger, now: float) -> None:
-        """Puts back revocations that Redis has lost."""
-        lost = {
+    async def _tell_again(self, directory: Directory, found: Directory, now: float) -> None:
+        """Puts back what Redis has lost, as far as it closes doors."""
+        revoked = {
             key_id: revocation
-            for key_id, revocation in ledger.revoked.items()
+            for key_id, revocation in directory.revoked.items()
             if found.revoked.get(key_id) != revocation and now - revocation.at < _WRITE_BACK_S
         }
-        if lost:
-            log.warning("redis has lost revocations; it is told them again", keys=sorted(lost))
-            await self._store.revoke_as(lost)
+        departed = {
+            name: at
+            for name, at in directory.departed.items()
+            if found.departed.get(name) != at and now - at < _WRITE_BACK_S
+        }
+        if revoked or departed:
+            log.warning(
+                "redis has lost revocations; it is told them again",
+                keys=sorted(revoked),
+                tenants=sorted(departed),
+            )
+            await self._store.tell(revoked, departed)
 
-    def _report(self, ledger: Ledger, found: Ledger) -> None:
-        lost = sum(key_id not in found.keys and key_id not in ledger.revoked for key_id in ledger.keys)
+    def _report(self, directory: Directory, found: Directory, now: float) -> None:
+        gone = (key for key in directory.keys.values() if key.id not in found.keys)
+        lost = sum(directory.state(key, now) is None for key in gone)
         if lost > self.lost:
             log.error("redis has lost keys; those known here go on until this gateway ends", keys=lost)
         self.lost = lost
@@ -193,25 +208,25 @@ class FileSource:
         self._text: bytes | None = None
         self._why = ""
 
-    async def read(self, known: Ledger | None, age_s: float) -> tuple[Ledger, bool]:
+    async def read(self, known: Directory | None, age_s: float) -> tuple[Directory, bool]:
         try:
             text = await asyncio.to_thread(self._path.read_bytes)
             if text == self._text and known is not None and not self.broken:
                 return known, False
-            ledger = await asyncio.to_thread(parse, text)
+            directory = await asyncio.to_thread(parse, text)
         except OSError as error:
             return self._go_on(known, f"cannot be read: {error.strerror}")
         except KeyFileError as error:
             return self._go_on(known, str(error))
         self._text = text
         if known is not None:
-            log.info("the key file has changed", path=str(self._path), keys=len(ledger.keys))
+            log.info("the key file has changed", path=str(self._path), keys=len(directory.keys))
         self.broken, self._why = False, ""
-        return ledger, False
+        return directory, False
 
     async def leave(self) -> None: ...
 
-    def _go_on(self, known: Ledger | None, why: str) -> tuple[Ledger, bool]:
+    def _go_on(self, known: Directory | None, why: str) -> tuple[Directory, bool]:
         if known is None:
             raise KeyFileError(f"{self._path} {why}")
         if why != self._why:

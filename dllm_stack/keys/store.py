@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import structlog
 
-from dllm_stack.keys.ledger import Ledger, Revocation
+from dllm_stack.keys.directory import Directory, Revocation
 from dllm_stack.keys.records import Created, StoreError, changed, checked, new_key, successor
 from dllm_stack.redis import Connections
 from dllm_stack.tenants import Key, Tenant
@@ -34,9 +34,14 @@ _T = TypeVar("_T")
 log = structlog.get_logger()
 
 
+class Deleted(NamedTuple):
+    key_ids: list[str]
+    change: int  # its number, for `behind`
+
+
 class Found(NamedTuple):
     change: str
-    ledger: Ledger | None  # None: nothing has changed
+    directory: Directory | None  # None: nothing has changed
 
 
 class KeyStore:
@@ -90,11 +95,13 @@ class KeyStore:
             The number of the change, for `behind`.
         """
         revocation = Revocation(at=int(time.time()), ends=0)
-        return await self.revoke_as(dict.fromkeys(key_ids, revocation))
+        return await self.tell(dict.fromkeys(key_ids, revocation), {})
 
-    async def revoke_as(self, revocations: dict[str, Revocation]) -> int:
-        args = [part for key_id, each in revocations.items() for part in (key_id, _encode(each))]
-        number: int = await self._run("revoke", _nonce(), *args)
+    async def tell(self, revoked: dict[str, Revocation], departed: dict[str, int]) -> int:
+        """As `revoke`, of what was ordered before, and Redis may have lost."""
+        args = [part for key_id, each in revoked.items() for part in (key_id, _encode(each))]
+        args += [part for name, at in departed.items() for part in (name.encode(), str(at).encode())]
+        number: int = await self._run("revoke", _nonce(), len(revoked), *args)
         return number
 
     async def set_tenant(self, tenant: Tenant) -> None:
@@ -120,20 +127,20 @@ class KeyStore:
             if await self._run("set_tenant", _nonce(), name, expected, _encode(tenant)) != b"changed":
                 return tenant
 
-    async def delete_tenant(self, name: str) -> list[str]:
-        """Revokes its keys, and returns their ids.
+    async def delete_tenant(self, name: str) -> Deleted:
+        """Revokes its keys, even those that this Redis does not know.
 
         Raises:
-            StoreError: there is no such tenant.
+            StoreError: a value is none of its kind.
         """
-        if name not in (await self.read()).tenants:
-            raise StoreError(f"There is no tenant {name!r}.")
-        revocation = Revocation(at=int(time.time()), ends=0)
-        _, *key_ids = await self._run("delete_tenant", _nonce(), name, _encode(revocation))
-        return [key_id.decode() for key_id in key_ids]
+        checked(Tenant(name=name))
+        now = int(time.time())
+        revocation = _encode(Revocation(at=now, ends=0))
+        number, *key_ids = await self._run("delete_tenant", _nonce(), name, revocation, now)
+        return Deleted([key_id.decode() for key_id in key_ids], number)
 
-    async def read(self) -> Ledger:
-        return (await self._look("", "")).ledger or Ledger()
+    async def read(self) -> Directory:
+        return (await self._look("", "")).directory or Directory()
 
     async def behind(self, number: int) -> list[str]:
         """The gateways that may not have this change in force yet. One that is dead or cut off is among them
@@ -157,24 +164,24 @@ class KeyStore:
         found, *parts = await self._run("look", ring, change, round(LEASE_S * 1000))
         if not parts:
             return Found(change, None)
-        keys, revoked, tenants = (dict(zip(part[::2], part[1::2], strict=True)) for part in parts)
-        ledger = Ledger(_decoded(keys, Key), _decoded(revoked, Revocation), _decoded(tenants, Tenant))
-        return Found(found.decode(), ledger)
+        kinds = Key, Revocation, Tenant, int
+        directory = Directory(*(_decoded(part, kind) for part, kind in zip(parts, kinds, strict=True)))
+        return Found(found.decode(), directory)
 
     async def _run(self, name: str, *args: str | bytes | int) -> Any:
         if name not in self._ready:
             flags = "" if name in _TAKE_MEMORY else _WHEN_MEMORY_IS_FULL
-            text = flags + _text("lib/ledger") + _text(name)
+            text = flags + _text("lib/directory") + _text(name)
             self._ready[name] = self._connections.commands.register_script(text)
         async with self._connections.limit():
             return await self._ready[name](keys=[_PREFIX], args=args)
 
 
-def _decoded(entries: dict[bytes, bytes], kind: type[_T]) -> dict[str, _T]:
+def _decoded(entries: list[bytes], kind: type[_T]) -> dict[str, _T]:
     """What cannot be read, as from another version, opens nothing."""
     found = {}
     decode = msgspec.json.Decoder(kind).decode
-    for name, entry in entries.items():
+    for name, entry in zip(entries[::2], entries[1::2], strict=True):
         try:
             found[name.decode(errors="replace")] = decode(entry)
         except msgspec.DecodeError as error:

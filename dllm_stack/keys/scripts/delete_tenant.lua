@@ -1,4 +1,5 @@
--- A tenant goes, and all of its keys with it. ARGV: 1 nonce, 2 name, 3 the revocation
+-- A tenant goes, and all of its keys with it.
+-- ARGV: 1 nonce, 2 name, 3 the revocation of its keys, 4 Unix seconds
 -- Returns {number of the change, id of each key revoked...}
 local result = {0}
 local keys = redis.call('HGETALL', P .. 'keys')
@@ -7,6 +8,7 @@ for i = 1, #keys, 2 do
     result[#result + 1] = keys[i]
   end
 end
-local there = redis.call('HDEL', P .. 'tenants', ARGV[2]) == 1
-result[1] = (there or #result > 1) and changed(ARGV[1]) or number_of(last_change())
+redis.call('HDEL', P .. 'tenants', ARGV[2])
+depart(ARGV[2], ARGV[4])
+result[1] = changed(ARGV[1])
 return result

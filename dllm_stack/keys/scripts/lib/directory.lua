@@ -2,8 +2,9 @@
 -- is in the hashes is JSON.
 --
 --   keys      hash    id -> tenants.Key
---   revoked   hash    id -> ledger.Revocation; outlives its key in `keys`, should Redis lose that
+--   revoked   hash    id -> directory.Revocation; outlives its key in `keys`, should Redis lose that
 --   tenants   hash    name -> tenants.Tenant
+--   departed  hash    name -> Unix seconds at which this tenant was last deleted
 --   change    string  <number>-<nonce> of the last change. The nonce tells it from another one that got the
 --                     same number after Redis had lost some
 --   rings     zset    gateway -> ms at which it stops to count on what it knows, unless it has looked again
@@ -29,6 +30,15 @@ end
 
 local function rank(revocation)
   return revocation.ends > revocation.at and revocation.ends or 0
+end
+
+-- Keys that a tenant had until then open nothing any more. Returns whether that is news.
+local function depart(name, at)
+  if tonumber(redis.call('HGET', P .. 'departed', name) or 0) >= tonumber(at) then
+    return false
+  end
+  redis.call('HSET', P .. 'departed', name, at)
+  return true
 end
 
 -- Of two revocations of a key, the one by which it ends first stays. Returns whether that is the new one.

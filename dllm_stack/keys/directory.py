@@ -10,7 +10,7 @@ import msgspec
 from dllm_stack.keys import secret as secrets
 from dllm_stack.tenants import Key, Tenant
 
-__all__ = ["Key", "Ledger", "Refusal", "Revocation"]
+__all__ = ["Directory", "Key", "Refusal", "Revocation"]
 
 FORGET_S = 30 * 86_400  # after which revoked and expired keys are forgotten
 
@@ -36,12 +36,13 @@ class Revocation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         return self.ends <= self.at or now >= self.ends
 
 
-class Ledger(msgspec.Struct, frozen=True):
+class Directory(msgspec.Struct, frozen=True):
     """Keys by id, tenants by name. A key opens as long as its tenant is there."""
 
     keys: dict[str, Key] = {}
     revoked: dict[str, Revocation] = {}
     tenants: dict[str, Tenant] = {}
+    departed: dict[str, int] = {}  # tenants that were deleted, and when last: their keys from before end too
 
     def find(self, secret: str, now: float) -> Key | Refusal:
         """The key of a secret. Takes the same steps, and so the same time, for every secret that is refused.
@@ -62,7 +63,9 @@ class Ledger(msgspec.Struct, frozen=True):
             return Refusal.REVOKED
         if key.expires is not None and now >= key.expires:
             return Refusal.EXPIRED
-        return None if key.tenant in self.tenants else Refusal.REVOKED
+        if key.created < self.departed.get(key.tenant, 0) or key.tenant not in self.tenants:
+            return Refusal.REVOKED
+        return None
 
     def end(self, key: Key) -> int | None:
         """Until when a key opens at most, in Unix seconds; None: for ever."""
@@ -78,7 +81,7 @@ class Ledger(msgspec.Struct, frozen=True):
         ids = {key_id for key_id, revocation in self.revoked.items() if _long_ago(_end(revocation), now)}
         return ids | {key.id for key in self.keys.values() if key.expires and _long_ago(key.expires, now)}
 
-    def after_loss(self, found: Ledger, now: float) -> Ledger:
+    def after_loss(self, found: Directory, now: float) -> Directory:
         """This, and what a store holds now that may have lost a part of it.
 
         Revocations only ever add up, so a store that has gone back in time brings back no key. What it does
@@ -88,12 +91,16 @@ class Ledger(msgspec.Struct, frozen=True):
         for key_id, mine in self.revoked.items():
             theirs = revoked.get(key_id)
             revoked[key_id] = mine if theirs is None else earlier(mine, theirs)
-        merged = Ledger(self.keys | found.keys, revoked, self.tenants | found.tenants)
+        departed = dict(found.departed)
+        for name, at in self.departed.items():
+            departed[name] = max(at, departed.get(name, 0))
+        merged = Directory(self.keys | found.keys, revoked, self.tenants | found.tenants, departed)
         gone = merged.forgotten(now)
-        return Ledger(
+        return Directory(
             {key_id: key for key_id, key in merged.keys.items() if key_id not in gone},
             {key_id: revocation for key_id, revocation in merged.revoked.items() if key_id not in gone},
             merged.tenants,
+            {name: at for name, at in departed.items() if not _long_ago(at, now)},
         )
 
 

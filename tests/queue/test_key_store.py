@@ -119,7 +119,12 @@ async def test_what_a_tenant_cannot_be(store: KeyStore, change: dict[str, Any], 
 
 
 async def test_changes_at_once_are_all_made(store: KeyStore) -> None:
-    changes = [{"weight": 2.0}, {"requests_per_minute": 1}, {"tokens_per_minute": 2}, {"concurrency": 3}]
+    changes: list[dict[str, Any]] = [
+        {"weight": 2.0},
+        {"requests_per_minute": 1},
+        {"tokens_per_minute": 2},
+        {"concurrency": 3},
+    ]
     await asyncio.gather(*(store.change_tenant("acme", change) for change in changes))
     tenant = (await store.read()).tenants["acme"]
     assert (tenant.weight, tenant.limits) == (

@@ -228,6 +228,15 @@ async def test_a_gateway_that_left_is_not_waited_for(store: KeyStore, ring: KeyR
     assert await store.behind(await store.revoke([key.key.id])) == []
 
 
+async def test_a_change_that_redis_loses_is_not_said_to_be_in_force(
+    store: KeyStore, ring: KeyRing, connections: Connections
+) -> None:
+    number = await store.revoke([(await store.create("acme")).key.id])
+    await connections.commands.flushall()
+    with pytest.raises(StoreError, match="lost this change"):
+        await store.behind(number)
+
+
 async def test_keys_that_ended_long_ago_make_room(store: KeyStore, connections: Connections) -> None:
     old = await store.create("acme")
     revocation = Revocation(at=int(time.time()) - FORGET_S - 1, ends=0)

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from openai.types.chat import ChatCompletionMessageParam
 
+from dllm_stack.capabilities import DRAWING
 from dllm_stack.decoding import ALGORITHMS, Decision, Sampling
 from dllm_stack.messages import Decoding, DecodingCard, ModelCard
 from dllm_stack.queue import Registry
@@ -158,7 +159,13 @@ async def refusing(redis_settings: RedisSettings) -> AsyncIterator[Served]:
     """A gateway that knows a model with modes, and one that nobody has loaded. There is no worker."""
     connections = Connections(redis_settings)
     card = ModelCard(
-        name="tiny", context_length=4096, block_size=32, algorithm=None, created=0, decoding=CARD
+        name="tiny",
+        context_length=4096,
+        block_size=32,
+        algorithm="JointThreshold",
+        created=0,
+        decoding=CARD,
+        capabilities=sorted(DRAWING),
     )
     await connections.commands.flushall()
     await Registry(connections).publish("tiny", card)

@@ -1,5 +1,5 @@
-"""Checkpoints of about a megabyte, to run the whole stack without a GPU: one with LLaDA2's architecture, which
-decodes by block diffusion, and one with Qwen3's, which is autoregressive.
+"""Checkpoints of about a megabyte, to run the whole stack without a GPU: one with LLaDA2's architecture,
+which decodes by block diffusion, and one with Qwen3's, which is autoregressive.
 
 Their weights are random, so **what they write is noise**: a word salad of English and Chinese. Everything
 around the words is real: SGLang's model code, decoding, the tokenizer, the chat template, stop tokens and

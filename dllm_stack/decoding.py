@@ -75,6 +75,12 @@ class TokenByToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     grammar: Grammar | None = None
 
     @property
+    def asked(self) -> list[str]:
+        """The names of what is not as it would be unasked."""
+        unasked = TokenByToken()
+        return [name for name in self.__struct_fields__ if getattr(self, name) != getattr(unasked, name)]
+
+    @property
     def looks_back(self) -> bool:
         """Whether the next token depends on which of those before it are the answer's."""
         penalties = (self.frequency_penalty, self.presence_penalty, self.repetition_penalty)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
 from dllm_stack.decoding import Decision, EngineOptions
 from dllm_stack.messages import DIFFUSION, Decoding, DecodingCard
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
@@ -42,7 +40,7 @@ class Decisions:
             if decoding.mode or decoding.decision:
                 raise RequestError(Problem(ErrorCode.UNSUPPORTED_PARAMETER, _AUTOREGRESSIVE))
             return EngineOptions()
-        if unhonoured := msgspec.to_builtins(decoding.token_by_token):
+        if unhonoured := decoding.token_by_token.asked:
             message = _DIFFUSION.format(", ".join(unhonoured))
             raise RequestError(Problem(ErrorCode.UNSUPPORTED_PARAMETER, message))
         sampling = decoding.sampling or DIFFUSION

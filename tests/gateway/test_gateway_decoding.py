@@ -17,7 +17,7 @@ from dllm_stack.messages import Decoding, DecodingCard, ModelCard
 from dllm_stack.queue import Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings, Settings
-from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.fake_worker import FakeWorker, Run
 from tests.gateway.served import Served, serving, until
 
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
@@ -128,19 +128,24 @@ async def test_all_tokens_may_be_sampled(served: Served, choosing: FakeWorker) -
     assert told.sampling == Sampling(temperature=1.0)
 
 
+def sampled(run: Run) -> Sampling:
+    assert run.job.decoding.sampling is not None
+    return run.job.decoding.sampling
+
+
 async def test_without_a_seed_each_job_gets_one_that_its_attempts_share(
     served: Served, choosing: FakeWorker
 ) -> None:
     body = {"model": "tiny:quality", "prompt": ["Hi", "Hi"], "temperature": 1}
     request = asyncio.create_task(served.http.post("/v1/completions", json=body))
     first, second = [await choosing.claimed() for _ in range(2)]
-    seeds = {first.job.id: first.job.decoding.sampling.seed, second.job.id: second.job.decoding.sampling.seed}
+    seeds = {run.job.id: sampled(run).seed for run in (first, second)}
     assert len(set(seeds.values())) == 2
     assert all(0 < seed < 2**63 for seed in seeds.values())
     await first.give_back()
     again = await choosing.claimed()
     assert (again.job.id, again.attempt) == (first.job.id, first.attempt + 1)
-    assert again.job.decoding.sampling.seed == seeds[first.job.id]
+    assert sampled(again).seed == seeds[first.job.id]
     for run in (again, second):
         await run.finish()
     assert (await request).status_code == 200

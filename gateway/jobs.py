@@ -17,6 +17,7 @@ from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import Position
 from gateway.answer import Rendering
 from gateway.ledger import Ledger
+from gateway.names import Names
 from gateway.terms import Terms, TermsInBody
 from gateway.ticket import Ticket
 
@@ -35,7 +36,7 @@ class Call:
 
     pool: str
     prompts: list[Prompt]
-    prompt_param: str  # the field they came in
+    names: Names
     decoding: Decoding
     seeded: bool
     terms: TermsInBody
@@ -65,6 +66,7 @@ class Call:
             return _seeded(self.decoding, secrets.randbits(63))
         if choice == 0:
             return self.decoding
+        assert self.decoding.sampling is not None  # as it draws
         return _seeded(self.decoding, _derived(self.decoding.sampling.seed, choice))
 
     def choices_of(self, job: int) -> range:
@@ -110,7 +112,8 @@ class Jobs:
                 gateway=self._gateway_id,
                 prompt=prompt,
                 decoding=decoding,
-                tenant=terms.tenant,
+                tenant=terms.tenant.name,
+                weight=terms.tenant.weight,
                 tier=terms.tier,
                 timeout_s=max(left_s, _SHORTEST_S),
                 session=terms.session,
@@ -156,7 +159,8 @@ class Jobs:
 
 
 def _seeded(decoding: Decoding, seed: int) -> Decoding:
-    return replace(decoding, sampling=replace(decoding.sampling, seed=seed))
+    sampling = decoding.sampling
+    return replace(decoding, sampling=sampling and replace(sampling, seed=seed))
 
 
 def _derived(seed: int, choice: int) -> int:

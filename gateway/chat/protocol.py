@@ -9,12 +9,11 @@ from msgspec import UNSET, UnsetType
 from pydantic import Field
 
 from dllm_stack.messages import Tier
-from gateway.decoding import Dllm, SamplingFields, Seed
+from gateway.decoding import Dllm, Seed
+from gateway.logprobs import ChatLogprobs
 from gateway.parameters import (
-    LOGPROBS,
     OPENAI,
     OPENAI_IGNORED,
-    TOP_LOGPROBS,
     Choices,
     Count,
     Stops,
@@ -23,6 +22,7 @@ from gateway.parameters import (
 )
 from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
+from gateway.token_by_token import LOGPROBS, OPENAI_CONDITIONAL, TOP_LOGPROBS, OpenAIFields, TopLogprobs
 from gateway.tools.protocol import ToolChoice, Tools
 from gateway.usage import Usage
 from gateway.validation import Honoured, Neutral, Rules
@@ -53,7 +53,7 @@ class Message(Honoured):
     function_call: None = None
 
 
-class ChatRequest(TermsInBody, SamplingFields):
+class ChatRequest(TermsInBody, OpenAIFields):
     model: str
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     tools: Tools | None = None
@@ -68,6 +68,8 @@ class ChatRequest(TermsInBody, SamplingFields):
     seed: Seed | None = None
     dllm: Dllm | None = None  # checked by `decoding.choose`
     return_token_ids: bool | None = None
+    logprobs: bool | None = None
+    top_logprobs: TopLogprobs | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -76,8 +78,6 @@ RULES = Rules(
     ChatRequest,
     neutral={
         **OPENAI,
-        "logprobs": LOGPROBS,
-        "top_logprobs": TOP_LOGPROBS,
         "functions": Neutral((list,), ([],), "use tools, which came after them"),
         "function_call": Neutral((str, dict), ("auto", "none"), "use tool_choice, which came after it"),
         "modalities": Neutral((list,), (["text"],), "only text is generated"),
@@ -88,6 +88,7 @@ RULES = Rules(
         "chat_template_kwargs": Neutral((dict,), ({},), "the chat template takes no arguments"),
     },
     ignored=OPENAI_IGNORED | {"prediction", "prompt_cache_retention"},
+    conditional={**OPENAI_CONDITIONAL, "logprobs": LOGPROBS, "top_logprobs": TOP_LOGPROBS},
 )
 
 
@@ -113,7 +114,7 @@ class Choice(msgspec.Struct, frozen=True):
     message: ReplyMessage
     finish_reason: str
     index: int = 0
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     token_ids: list[int] | UnsetType = UNSET  # if the request asks for them
 
 
@@ -151,7 +152,7 @@ class ChunkChoice(msgspec.Struct, frozen=True):
     delta: Delta
     finish_reason: str | None = None
     index: int = 0
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     token_ids: list[int] | UnsetType = UNSET  # if the request asks for them
 
 

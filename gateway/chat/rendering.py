@@ -12,6 +12,7 @@ from gateway import sse
 from gateway.answer import Answer
 from gateway.chat.message import Deltas, call_ids, message
 from gateway.chat.protocol import ChatCompletion, ChatRequest, Choice, Chunk, ChunkChoice
+from gateway.logprobs import ChatLogprobs, chat_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.tools.events import Event
 from gateway.tools.offer import Offer
@@ -48,11 +49,11 @@ class ChatRendering:
 
     def block(self, answer: Answer, block: Block) -> bytes:
         events = self._reading(answer).push(block.text)
-        return self._events(answer, events, block.token_ids)
+        return self._events(answer, events, block.token_ids, chat_logprobs(block.logprobs))
 
     def end(self, answer: Answer) -> bytes:
         reading = self._reading(answer)
-        rest = self._events(answer, reading.finish(), [])
+        rest = self._events(answer, reading.finish(), [], None)
         told = UNSET if self._usage.at_end else self._told.of([answer])
         reason = reading.finish_reason(answer.finish_reason)
         return rest + b"".join(
@@ -76,22 +77,30 @@ class ChatRendering:
         reading = Reading(self._offer)
         events = reading.push(answer.text) + reading.finish()
         reason, ids = reading.finish_reason(answer.finish_reason), self._ids(answer.token_ids)
+        logprobs = chat_logprobs(answer.logprobs)
         return [
-            Choice(message(events, call_ids(self._request_id, index)), reason, index, token_ids=ids)
+            Choice(message(events, call_ids(self._request_id, index)), reason, index, logprobs, ids)
             for index in answer.choices
         ]
 
-    def _events(self, answer: Answer, events: list[Event], token_ids: list[int]) -> bytes:
-        """A chunk of each, under each index; the first has the token ids."""
+    def _events(
+        self, answer: Answer, events: list[Event], token_ids: list[int], logprobs: ChatLogprobs | None
+    ) -> bytes:
+        """A chunk of each, under each index; the first tells of the tokens."""
+        tells = logprobs is not None or (self._with_ids and token_ids)
         chunks = []
         for index in answer.choices:
             deltas = self._deltas_of(index)
             written = [deltas.of(event) for event in events]
-            if token_ids and self._with_ids and not written:
+            if tells and not written:
                 written = [deltas.empty()]
             for place, delta in enumerate(written):
-                ids = self._ids([] if place else token_ids)
-                choice = ChunkChoice(delta, index=index, token_ids=ids)
+                choice = ChunkChoice(
+                    delta,
+                    index=index,
+                    logprobs=None if place else logprobs,
+                    token_ids=self._ids([] if place else token_ids),
+                )
                 chunks.append(self._chunk([choice], self._usage.of_chunk(answer)))
         return b"".join(chunks)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from msgspec import UNSET, UnsetType
+from pydantic import Field
 
 from dllm_stack.messages import Tier
-from gateway.decoding import Dllm, SamplingFields, Seed
+from gateway.decoding import Dllm, Seed
+from gateway.logprobs import CompletionLogprobs
 from gateway.parameters import (
-    COMPLETION_LOGPROBS,
     OPENAI,
     OPENAI_IGNORED,
     Choices,
@@ -20,13 +23,19 @@ from gateway.parameters import (
 from gateway.prompts import Texts
 from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
+from gateway.token_by_token import (
+    COMPLETION_LOGPROBS,
+    MAX_COMPLETION_LOGPROBS,
+    OPENAI_CONDITIONAL,
+    OpenAIFields,
+)
 from gateway.usage import Usage
 from gateway.validation import Neutral, Rules
 
 DEFAULT_MAX_TOKENS = 16  # as in OpenAI's reference
 
 
-class CompletionRequest(TermsInBody, SamplingFields):
+class CompletionRequest(TermsInBody, OpenAIFields):
     model: str
     prompt: Texts
     n: Choices | None = None
@@ -37,6 +46,7 @@ class CompletionRequest(TermsInBody, SamplingFields):
     seed: Seed | None = None
     dllm: Dllm | None = None  # checked by `decoding.choose`
     return_token_ids: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MAX_COMPLETION_LOGPROBS)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -45,12 +55,12 @@ RULES = Rules(
     CompletionRequest,
     neutral={
         **OPENAI,
-        "logprobs": COMPLETION_LOGPROBS,
         "best_of": Neutral((int,), (1,), "every choice is part of the answer"),
         "echo": Neutral((bool,), (False,), "the prompt is not part of the answer"),
         "suffix": Neutral((str,), ("",), "text is only continued, never inserted"),
     },
     ignored=OPENAI_IGNORED,
+    conditional={**OPENAI_CONDITIONAL, "logprobs": COMPLETION_LOGPROBS},
 )
 
 
@@ -58,7 +68,7 @@ class Choice(msgspec.Struct, frozen=True):
     text: str
     index: int
     finish_reason: str | None = None
-    logprobs: None = None
+    logprobs: CompletionLogprobs | None = None
     token_ids: list[int] | UnsetType = UNSET  # if the request asks for them
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 
 from msgspec import UNSET, UnsetType
 
@@ -11,6 +12,7 @@ from dllm_stack.outcomes import Problem
 from gateway import sse
 from gateway.answer import Answer
 from gateway.completions.protocol import Choice, Completion, CompletionRequest
+from gateway.logprobs import characters, completion_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.usage import StreamUsage, Usage, usage_of
 
@@ -24,10 +26,17 @@ class CompletionRendering:
         self._usage = StreamUsage(asked.stream_options)
         self._told = Told(statistics)
         self._with_ids = asked.return_token_ids is True
+        self._characters: defaultdict[str, int] = defaultdict(int)  # of each answer's tokens so far
 
     def document(self, answers: list[Answer]) -> bytes:
         choices = [
-            Choice(answer.text, index, answer.finish_reason, token_ids=self._ids(answer.token_ids))
+            Choice(
+                answer.text,
+                index,
+                answer.finish_reason,
+                completion_logprobs(answer.logprobs),
+                self._ids(answer.token_ids),
+            )
             for answer in answers
             for index in answer.choices
         ]
@@ -35,10 +44,14 @@ class CompletionRendering:
 
     def block(self, answer: Answer, block: Block) -> bytes:
         ids = self._ids(block.token_ids)
-        if not (block.text or ids):
+        offset = self._characters[answer.id]
+        logprobs = completion_logprobs(block.logprobs, offset)
+        self._characters[answer.id] = offset + characters(block.logprobs)
+        if not (block.text or ids or logprobs):
             return b""
         return b"".join(
-            self._event(answer, Choice(block.text, index, token_ids=ids)) for index in answer.choices
+            self._event(answer, Choice(block.text, index, logprobs=logprobs, token_ids=ids))
+            for index in answer.choices
         )
 
     def end(self, answer: Answer) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from dllm_stack.capabilities import DRAWING
 from dllm_stack.messages import (
     Block,
     Cancel,
@@ -36,6 +37,7 @@ from dllm_stack.settings import QueueSettings
 from dllm_stack.work import NONE
 
 PROMPT_TOKENS = 7
+VOCAB_SIZE = 1000
 
 
 class Run:
@@ -111,6 +113,9 @@ class Run:
 class FakeWorker:
     """Dispatches and claims jobs of its pool.
 
+    Args:
+        autoregressive: its model is, and has these capabilities; None: it is a diffusion model.
+
     Attributes:
         blocks: what every run answers by itself; None leaves each run to the test, by `claimed`.
         runs: the runs under way, by job.
@@ -129,6 +134,7 @@ class FakeWorker:
         blocks: list[str] | None = None,
         decoding: DecodingCard | None = None,
         tools: str | None = None,
+        autoregressive: list[str] | None = None,
     ) -> None:
         self.id = name
         self.pool = pool
@@ -136,6 +142,7 @@ class FakeWorker:
         self.blocks = blocks
         self.decoding = decoding
         self.tools = tools
+        self.autoregressive = autoregressive
         self.runs: dict[str, Run] = {}
         self.questions: list[Question] = []
         self.is_mute = False
@@ -148,14 +155,17 @@ class FakeWorker:
 
     @property
     def model(self) -> ModelCard:
+        autoregressive = self.autoregressive is not None
         return ModelCard(
             name=self.pool,
             context_length=4096,
-            block_size=32,
-            algorithm="LowConfidence",
+            block_size=1 if autoregressive else 32,
+            algorithm=None if autoregressive else "LowConfidence",
             created=1_700_000_000,
             decoding=self.decoding,
             tools=self.tools,
+            vocab_size=VOCAB_SIZE,
+            capabilities=self.autoregressive if autoregressive else sorted(DRAWING) if self.decoding else [],
         )
 
     @asynccontextmanager

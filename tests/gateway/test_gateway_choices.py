@@ -96,6 +96,7 @@ async def test_sampled_choices_are_jobs_with_seeds(pair: Pair, path: str) -> Non
         request = asyncio.create_task(served.http.post(path, json=body))
         for number in range(n):
             run = await worker.claimed()
+            assert run.job.decoding.sampling is not None
             await run.commit(f"{run.job.decoding.sampling.seed}", tokens=number + 1)
             await run.finish()
         answer = (await request).json()

@@ -8,7 +8,7 @@ QUEUE_RUNS ?= 1000
 .PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
 	show-disconnect show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
 	show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
-	bench-gpu-kernel bench-gpu-modes
+	bench-gpu-kernel bench-gpu-modes tune-moe
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,3 +124,6 @@ bench-gpu-kernel: ## The one read of the logits against torch and the memory: on
 bench-gpu-modes: ## The demo model by mode, and whether answers go on identically from a block: on an H200
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),.run/gpu-modes.json) $(OPTIONS)
+
+tune-moe: ## Files for SGLang's kernel for a mixture of experts, tuned for LLaDA2-mini: on an H200
+	@$(PYTHON) -m loadtest.gpu.moe --out $(or $(OUT),configs/moe) $(OPTIONS)

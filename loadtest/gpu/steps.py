@@ -29,7 +29,6 @@ from typing import Any
 
 import aiohttp
 
-from dllm_stack.settings import CONFIGS
 from loadtest.gpu import engine, table, variants
 from loadtest.gpu.engine import Engine, EngineError, Variant
 from loadtest.gpu.hooks import kernels
@@ -37,6 +36,9 @@ from loadtest.gpu.hooks.kernels import Kernels
 from loadtest.gpu.hooks.rounds import Round
 
 _NEARLY_ALL = 0.9
+
+
+_CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "moe"
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def main() -> None:
     parser.add_argument("--output", type=int, default=160, help="tokens of an answer")
     parser.add_argument("--profiled", nargs="*", type=int, default=[1, 32], help="batches to profile")
     parser.add_argument("--against", choices=["stock", "vectorized", "deterministic", "moe"], default="stock")
-    parser.add_argument("--moe", type=Path, default=CONFIGS / "moe", help="folder of configurations")
+    parser.add_argument("--moe", type=Path, default=_CONFIGS, help="folder of configurations")
     parser.add_argument("--only", choices=["baseline", "ours"], help="one side of the comparison")
     arguments = parser.parse_args()
     names = ("algorithms", "batches", "prompt", "output", "rounds", "seconds", "profiled")

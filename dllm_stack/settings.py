@@ -136,6 +136,10 @@ class AccessSettings(_Group):
         return None if self.keys in ("off", "redis") else Path(self.keys)
 
 
+class AdminSettings(Listener):
+    port: int = Field(8003, ge=0, le=65535, description="The admin API, where access.keys is not off.")
+
+
 class RouterSettings(Listener):
     port: int = Field(8001, ge=0, le=65535, description="Health and metrics.")
     policies: list[Policy] = Field(
@@ -188,6 +192,7 @@ class Settings(BaseSettings):
     queue: QueueSettings = QueueSettings()
     gateway: GatewaySettings = GatewaySettings()
     access: AccessSettings = AccessSettings()
+    admin: AdminSettings = AdminSettings()
     router: RouterSettings = RouterSettings()
     worker: WorkerSettings = WorkerSettings()
 

@@ -7,7 +7,6 @@ import time
 from functools import partial
 from typing import Any
 
-
 from dllm_stack.decoding import Decision
 from dllm_stack.keys import KeyStore
 from dllm_stack.messages import DecodingCard, Tier
@@ -54,7 +53,7 @@ async def test_a_pool_is_paused_for_every_gateway(
 
 
 async def waits(admin: Admin) -> bool:
-    return bool((await pools(admin))[POOL]["waiting"] == 1
+    return bool((await pools(admin))[POOL]["waiting"] == 1)
 
 
 async def test_a_pool_drains(admin: Admin, user: dict[str, str], worker: FakeWorker) -> None:

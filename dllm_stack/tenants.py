@@ -11,7 +11,9 @@ from dllm_stack.messages import Tier
 
 NAME = r"[A-Za-z0-9._-]{1,64}"  # of a tenant
 KEY_ID = r"dk-[0-9a-f]{16}"
+DIGEST = r"[0-9a-f]{64}"
 
+_TO_THE_END = r"$(?!\n)"  # where `$` alone would let a line break pass
 _Limit = Annotated[int, Meta(ge=1)]
 
 
@@ -24,7 +26,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(pattern=f"^{NAME}$")]
+    name: Annotated[str, Meta(pattern=f"^{NAME}{_TO_THE_END}")]
     # Its share of the tokens beside other tenants'; None: as the settings say.
     weight: Annotated[float, Meta(gt=0, le=1e6)] | None = None
     tiers: Annotated[list[Tier], Meta(min_length=1)] | None = None  # it may ask for these; None: all
@@ -35,9 +37,9 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An API key as it is kept: what was handed out cannot be made of it."""
 
-    id: Annotated[str, Meta(pattern=f"^{KEY_ID}$")]  # public, also the beginning of the secret
-    digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]  # SHA-256 of the secret
-    tenant: Annotated[str, Meta(pattern=f"^{NAME}$")]
+    id: Annotated[str, Meta(pattern=f"^{KEY_ID}{_TO_THE_END}")]  # public, also the beginning of the secret
+    digest: Annotated[str, Meta(pattern=f"^{DIGEST}{_TO_THE_END}")]  # SHA-256 of the secret
+    tenant: Annotated[str, Meta(pattern=f"^{NAME}{_TO_THE_END}")]
     created: int  # Unix seconds
     expires: int | None = None  # Unix seconds
     admin: bool = False  # opens the admin API, and nothing else

@@ -120,16 +120,21 @@ class Access:
         if match is None:
             self._unauthorized("malformed", "Authorization must be `Bearer`, a space and an API key, once.")
         try:
-            await ring.freshen()
+            fresh = await ring.freshen()
         except (RedisError, KeyFileError):
-            self._metrics.refused_access.labels("unavailable").inc()
-            message = "API keys cannot be checked at present."
-            problem = Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=RETRY_AFTER_S)
-            raise RequestError(problem) from None
+            self._unavailable()
         key = ring.look(match[1])
+        if key is Refusal.UNKNOWN and not fresh:  # it may be new
+            self._unavailable()
         if isinstance(key, Refusal):
             self._unauthorized(key)
         return key
+
+    def _unavailable(self) -> NoReturn:
+        self._metrics.refused_access.labels("unavailable").inc()
+        message = "API keys cannot be checked at present."
+        problem = Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=RETRY_AFTER_S)
+        raise RequestError(problem) from None
 
     def _unauthorized(self, reason: str, message: str = "This API key is not valid.") -> NoReturn:
         self._metrics.refused_access.labels(reason).inc()

@@ -39,7 +39,7 @@ def run(settings: Settings) -> None:
     listener = _listen("gateway", settings.gateway)
     try:
         if settings.access.file is not None:
-            KeyFile(settings.access.file).read(must_exist=True)
+            KeyFile(settings.access.file).load()
     except KeyFileError as error:
         print(f"access.keys: {error}", file=sys.stderr)
         raise SystemExit(2) from None

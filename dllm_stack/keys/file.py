@@ -23,7 +23,7 @@ import yaml
 from msgspec.structs import replace
 
 from dllm_stack.keys.directory import Directory
-from dllm_stack.keys.records import Created, StoreError, changed, new_key, successor
+from dllm_stack.keys.records import Created, Deleted, StoreError, changed, new_key, plainly, successor
 from dllm_stack.tenants import Key, Tenant
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -49,7 +49,7 @@ def parse(text: bytes) -> Directory:
     except yaml.YAMLError:
         raise KeyFileError("is no YAML") from None
     except msgspec.ValidationError as error:
-        raise KeyFileError(str(error)) from None
+        raise KeyFileError(f"is no key file: {plainly(error)}") from None
     tenants = {tenant.name: tenant for tenant in content.tenants}
     keys = {key.id: key for key in content.keys}
     if len(tenants) < len(content.tenants) or len(keys) < len(content.keys):
@@ -65,35 +65,36 @@ def entry(key: Key) -> str:
 
 
 class KeyFile:
-    """For the command line; one who writes at a time. Every method raises `KeyFileError` when the file cannot
-    be read or written. It is made when it is not there, and its comments are not kept."""
+    """The methods of `KeyStore`, on a file; for the command line, and one who writes at a time.
+
+    Every one raises `KeyFileError` when the file cannot be read or written. It is made when it is not there,
+    and its comments are not kept.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self, *, must_exist: bool = False) -> Directory:
+    def load(self) -> Directory:
+        """A file that must be there."""
         try:
             return parse(self.path.read_bytes())
-        except FileNotFoundError:
-            if must_exist:
-                raise KeyFileError(f"{self.path}: there is no such file") from None
-            return Directory()
         except OSError as error:
             raise KeyFileError(f"{self.path}: {error.strerror}") from None
         except KeyFileError as error:
             raise KeyFileError(f"{self.path} {error}") from None
 
-    def create(
+    async def read(self) -> Directory:
+        return self.load() if self.path.exists() else Directory()
+
+    async def create(
         self, tenant: str, *, label: str = "", expires: int | None = None, admin: bool = False
     ) -> Created:
-        """A tenant not known yet becomes one without limits. Raises StoreError."""
         created = new_key(tenant, label=label, expires=expires, admin=admin)
-        self._add(created.key, self.read())
+        self._add(created.key, await self.read())
         return created
 
-    def rotate(self, key_id: str, grace_s: float) -> Created:
-        """As `KeyStore.rotate`."""
-        directory = self.read()
+    async def rotate(self, key_id: str, grace_s: float) -> Created:
+        directory = await self.read()
         old = directory.keys.get(key_id)
         if old is None:
             raise StoreError(f"There is no key {key_id}.")
@@ -102,28 +103,29 @@ class KeyFile:
         self._add(created.key, Directory(directory.keys | {key_id: ended}, {}, directory.tenants))
         return created
 
-    def revoke(self, key_ids: Iterable[str]) -> None:
-        directory = self.read()
-        keys = {key_id: key for key_id, key in directory.keys.items() if key_id not in set(key_ids)}
+    async def revoke(self, key_ids: Iterable[str]) -> int:
+        directory, gone = await self.read(), set(key_ids)
+        keys = {key_id: key for key_id, key in directory.keys.items() if key_id not in gone}
         self._write(Directory(keys, {}, directory.tenants))
+        return 0
 
-    def change_tenant(self, name: str, changes: Mapping[str, Any]) -> Tenant:
-        """As `KeyStore.change_tenant`."""
-        directory = self.read()
+    async def change_tenant(self, name: str, changes: Mapping[str, Any]) -> Tenant:
+        directory = await self.read()
         tenant = changed(directory.tenants.get(name) or Tenant(name=name), changes)
         self._write(Directory(directory.keys, {}, directory.tenants | {name: tenant}))
         return tenant
 
-    def delete_tenant(self, name: str) -> list[str]:
-        """Its keys go with it; returns their ids."""
-        directory = self.read()
-        if name not in directory.tenants:
-            return []
+    async def delete_tenant(self, name: str) -> Deleted:
+        directory = await self.read()
         gone = [key.id for key in directory.keys.values() if key.tenant == name]
         keys = {key_id: key for key_id, key in directory.keys.items() if key_id not in gone}
         tenants = {other: tenant for other, tenant in directory.tenants.items() if other != name}
         self._write(Directory(keys, {}, tenants))
-        return gone
+        return Deleted(gone, 0)
+
+    async def behind(self, number: int) -> list[str]:
+        """None that this could know of."""
+        return []
 
     def _add(self, key: Key, directory: Directory) -> None:
         tenants = {key.tenant: Tenant(name=key.tenant)} | directory.tenants

@@ -24,6 +24,11 @@ class Created(NamedTuple):
     key: Key
 
 
+class Deleted(NamedTuple):
+    key_ids: list[str]
+    change: int  # its number, for `behind`
+
+
 def new_key(tenant: str, *, label: str = "", expires: int | None = None, admin: bool = False) -> Created:
     """
     Args:
@@ -78,4 +83,10 @@ def checked(value: _T) -> _T:
     try:
         return msgspec.convert(msgspec.to_builtins(value), type(value))
     except msgspec.ValidationError as error:
-        raise StoreError(str(error)) from None
+        raise StoreError(plainly(error)) from None
+
+
+def plainly(error: msgspec.ValidationError) -> str:
+    """What is wrong, behind the name of the field."""
+    what, _, where = str(error).partition(" - at `")
+    return f"{where.strip('$.`')}: {what[:1].lower()}{what[1:]}" if where else what

@@ -82,8 +82,8 @@ class KeyRing:
     def tenant(self, name: str) -> Tenant | None:
         return self.directory.tenants.get(name)
 
-    async def freshen(self) -> None:
-        """To be awaited before the ring is asked.
+    async def freshen(self) -> bool:
+        """To be awaited before the ring is asked. False: it can say who had a key a while ago, no more.
 
         Raises:
             RedisError: what is known is too old, and nothing newer can be had.
@@ -91,13 +91,14 @@ class KeyRing:
         """
         for _ in range(2):  # a reading under way may have begun too early
             if self.age_s <= FRESH_S:
-                return
+                return True
             try:
                 await self.refresh()
             except RedisError:
                 if self.age_s > LEASE_S:
                     raise
-                return
+                return False
+        return self.age_s <= FRESH_S
 
     async def refresh(self) -> None:
         """Reads now; whoever comes while that is under way waits for the same reading.
@@ -107,6 +108,7 @@ class KeyRing:
         """
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
+            self._reading.add_done_callback(_seen)
         await asyncio.shield(self._reading)
 
     async def keep_fresh(self) -> None:
@@ -129,6 +131,12 @@ class KeyRing:
             known = None if self._read_at is None else self.directory
             self.directory, again = await self.source.read(known, self.age_s)
             self._read_at = began
+
+
+def _seen(reading: asyncio.Task[None]) -> None:
+    """Whoever waited for it may be gone; asyncio would complain of an error that nobody has looked at."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 class RedisSource:

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from dllm_stack.keys.directory import Directory, Revocation
-from dllm_stack.keys.records import Created, StoreError, changed, checked, new_key, successor
+from dllm_stack.keys.records import Created, Deleted, StoreError, changed, checked, new_key, successor
 from dllm_stack.redis import Connections
 from dllm_stack.tenants import Key, Tenant
 
@@ -32,11 +32,6 @@ _encode = msgspec.json.encode
 _T = TypeVar("_T")
 
 log = structlog.get_logger()
-
-
-class Deleted(NamedTuple):
-    key_ids: list[str]
-    change: int  # its number, for `behind`
 
 
 class Found(NamedTuple):

@@ -188,7 +188,7 @@ async def test_each_act_is_logged_with_who_did_it(admin: Admin, store: KeyStore,
 
 async def test_keys_in_a_file_are_shown_and_not_changed(settings: Settings, tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "keys.yaml")
-    secret, key = file.create("operators", admin=True)
+    secret, key = await file.create("operators", admin=True)
     access = AccessSettings(keys=str(file.path))
     async with administered(settings.model_copy(update={"access": access}), secret) as admin:
         [shown] = (await admin.http.get("/admin/keys")).json()["data"]
@@ -204,7 +204,7 @@ async def test_keys_in_a_file_are_shown_and_not_changed(settings: Settings, tmp_
         ]:
             response = await admin.http.request(method, path, json=body)
             assert error_of(response) == (405, "method_not_allowed", None)
-        assert file.read().keys.keys() == {key.id}
+        assert (await file.read()).keys.keys() == {key.id}
 
 
 async def test_the_document_is_true(admin: Admin) -> None:

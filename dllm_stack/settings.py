@@ -24,6 +24,7 @@ from pydantic_settings import SettingsError as UnreadableSource
 
 from dllm_stack.messages import Tier
 from dllm_stack.redis_url import parse
+from dllm_stack.tenants import LEAST_WEIGHT, MOST_WEIGHT
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 Policy = Literal["session", "prefix", "least_tokens"]
@@ -57,7 +58,9 @@ class Bounds(_Group):
 
 
 class TenantSettings(Bounds):
-    weight: float = Field(1.0, gt=0, description="Its share of the tokens, beside other tenants'.")
+    weight: float = Field(
+        1.0, ge=LEAST_WEIGHT, le=MOST_WEIGHT, description="Its share of the tokens, beside other tenants'."
+    )
     max_running: int | None = Field(None, ge=1, description="Jobs that run at once in one pool.")
 
 

@@ -6,10 +6,12 @@ from typing import Any
 
 from fastapi import FastAPI, Security
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from dllm_stack.outcomes import ErrorCode, Problem
 from dllm_stack.redis import RedisError
@@ -33,6 +35,7 @@ class ErrorBody(BaseModel):
     error: Error
 
 
+_RESOURCES = (pools, workers, modes, tenants, keys)
 _ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ErrorBody, "description": "Refused: the error says why."},
     "5XX": {"model": ErrorBody, "description": "It could not be done, or may not have been."},
@@ -54,11 +57,23 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     app.add_middleware(Guard, access=gateway.access)
     errors.install(app)
+    app.add_exception_handler(405, _not_allowed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(RedisError, _unavailable)
-    for routes in (pools, workers, modes, tenants, keys):
-        app.include_router(routes.router)
+    for resource in _RESOURCES:
+        app.include_router(resource.router)
     return app
+
+
+async def _not_allowed(request: Request, error: Exception) -> Response:
+    """Starlette names the methods of one route only, and a path here has several."""
+    where = f"{request.method} {request.url.path[:200]}"
+    response = error_response(Problem(ErrorCode.METHOD_NOT_ALLOWED, f"{where} is not allowed."))
+    routes = [route for resource in _RESOURCES for route in resource.router.routes]
+    matching = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    methods = {method for route in matching if isinstance(route, APIRoute) for method in route.methods or ()}
+    response.headers["allow"] = ", ".join(sorted(methods)) or "GET"  # of the document
+    return response
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from dllm_stack.messages import Tier
-from dllm_stack.tenants import NAME, Tenant
+from dllm_stack.tenants import LEAST_WEIGHT, MOST_WEIGHT, NAME, Tenant
 from dllm_stack.tenants import Limits as TenantLimits
 from gateway.admin.common import TheGateway, none_such
 from gateway.admin.guard import note
@@ -32,7 +32,7 @@ class LimitsAsked(Honoured):
 class TenantAsked(Honoured):
     """All of it: what is left out is as of a new tenant."""
 
-    weight: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    weight: Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)] | None = None
     tiers: (
         Annotated[list[Literal["priority", "default", "flex"]], Field(min_length=1, max_length=3)] | None
     ) = None

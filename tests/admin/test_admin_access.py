@@ -43,6 +43,7 @@ REFUSED = [
     ("PUT", "/admin/tenants/acme", b'{"weight": "1"}', (400, "invalid_value", "weight")),
     ("PUT", "/admin/tenants/acme", b'{"weight": true}', (400, "invalid_value", "weight")),
     ("PUT", "/admin/tenants/acme", b'{"weight": 0}', (400, "invalid_value", "weight")),
+    ("PUT", "/admin/tenants/acme", b'{"weight": 5e-324}', (400, "invalid_value", "weight")),
     ("PUT", "/admin/tenants/acme", b'{"weight": NaN}', (400, "invalid_value", "weight")),
     ("PUT", "/admin/tenants/acme", b'{"weight": 1e999}', (400, "invalid_value", "weight")),
     ("PUT", "/admin/tenants/acme", b'{"weight": ' + b"1" * 5000 + b"}", (400, "invalid_value", None)),
@@ -139,6 +140,15 @@ async def test_what_it_cannot_do_is_refused_in_shape(admin: Admin, store: KeySto
         response = await admin.http.request(method, path, content=body, headers=headers)
         assert error_of(response) == expected, (method, path, body[:100])
     assert await store.read() == before
+
+
+async def test_the_methods_of_a_path_are_named(admin: Admin) -> None:
+    for path, methods in [
+        ("/admin/keys", "GET, POST"),
+        ("/admin/tenants/acme", "DELETE, GET, PUT"),
+        ("/openapi.json", "GET"),
+    ]:
+        assert (await admin.http.patch(path)).headers["allow"] == methods
 
 
 async def test_a_body_that_is_no_json_by_its_type(admin: Admin) -> None:

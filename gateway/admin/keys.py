@@ -14,7 +14,7 @@ from dllm_stack.keys import Directory
 from dllm_stack.tenants import KEY_ID, NAME, Key
 from gateway.admin.common import TheGateway
 from gateway.admin.guard import note
-from gateway.admin.store import directory_of, store_of
+from gateway.admin.store import directory_of, silent_gateways, store_of
 from gateway.validation import Honoured, invalid
 
 router = APIRouter(prefix="/admin/keys", tags=["keys"])
@@ -52,6 +52,7 @@ class Keys(BaseModel):
 class KeyDeleted(BaseModel):
     id: str
     object: Literal["key.deleted"] = "key.deleted"
+    silent_gateways: int  # that may let it in yet, for half a minute at most
 
 
 @router.get("")
@@ -78,9 +79,9 @@ async def create_key(body: KeyAsked, request: Request, response: Response, gatew
 
 @router.delete("/{key}")
 async def revoke_key(key: Annotated[str, Path(pattern=f"^{KEY_ID}$")], gateway: TheGateway) -> KeyDeleted:
-    """It opens nothing any more, on no gateway, within a second; also if this Redis does not know it."""
-    await store_of(gateway).revoke([key])
-    return KeyDeleted(id=key)
+    """It opens nothing any more, on no gateway that is heard of; also if this Redis does not know it."""
+    store = store_of(gateway)
+    return KeyDeleted(id=key, silent_gateways=await silent_gateways(store, await store.revoke([key])))
 
 
 def _shown(key: Key, directory: Directory, now: float) -> KeyShown:

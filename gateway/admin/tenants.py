@@ -14,7 +14,7 @@ from dllm_stack.tenants import LEAST_WEIGHT, MOST_WEIGHT, NAME, Tenant
 from dllm_stack.tenants import Limits as TenantLimits
 from gateway.admin.common import TheGateway, none_such
 from gateway.admin.guard import note
-from gateway.admin.store import directory_of, store_of
+from gateway.admin.store import directory_of, silent_gateways, store_of
 from gateway.validation import Honoured
 
 router = APIRouter(prefix="/admin/tenants", tags=["tenants"])
@@ -64,6 +64,7 @@ class TenantDeleted(BaseModel):
     id: str
     object: Literal["tenant.deleted"] = "tenant.deleted"
     revoked_keys: list[str]
+    silent_gateways: int  # that may let these in yet, for half a minute at most
 
 
 @router.get("")
@@ -93,9 +94,11 @@ async def set_tenant(name: Name, body: TenantAsked, request: Request, gateway: T
 @router.delete("/{name}")
 async def delete_tenant(name: Name, request: Request, gateway: TheGateway) -> TenantDeleted:
     """Revokes its keys too, even those that this Redis does not know."""
-    deleted = await store_of(gateway).delete_tenant(name)
+    store = store_of(gateway)
+    deleted = await store.delete_tenant(name)
     note(request, revoked=deleted.key_ids)
-    return TenantDeleted(id=name, revoked_keys=sorted(deleted.key_ids))
+    silent = await silent_gateways(store, deleted.change)
+    return TenantDeleted(id=name, revoked_keys=sorted(deleted.key_ids), silent_gateways=silent)
 
 
 def _shown(tenant: Tenant) -> TenantShown:

@@ -184,6 +184,7 @@ async def test_tenants(settings: Settings, secret: str) -> None:
             "id": "acme",
             "object": "tenant.deleted",
             "revoked_keys": [created["id"]],
+            "silent_gateways": 0,
         }
         assert (await other.http.get("/admin/tenants/acme")).status_code == 404
 
@@ -219,10 +220,19 @@ async def test_keys(settings: Settings, secret: str, worker: FakeWorker) -> None
 
         await until(partial(both_answer, 200))
         revoked = await other.http.delete(f"/admin/keys/{created['id']}")
-        assert revoked.json() == {"id": created["id"], "object": "key.deleted"}
-        await until(partial(both_answer, 401))
+        assert revoked.json() == {"id": created["id"], "object": "key.deleted", "silent_gateways": 0}
+        assert await both_answer(401)
         states = {key["id"]: key["state"] for key in (await one.http.get("/admin/keys")).json()["data"]}
         assert states == {created["id"]: "revoked", secret[:19]: "open"}
+
+
+async def test_gateways_that_have_not_heard_of_a_revocation_are_counted(
+    admin: Admin, store: KeyStore
+) -> None:
+    await store.look("one that is silent since", "")
+    key = (await store.create("acme")).key
+    revoked = (await admin.http.delete(f"/admin/keys/{key.id}")).json()
+    assert revoked["silent_gateways"] == 1
 
 
 async def test_an_admin_key_can_make_another(admin: Admin) -> None:

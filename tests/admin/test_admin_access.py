@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from structlog.testing import capture_logs
 
 from dllm_stack.keys import KeyFile, KeyStore
 from dllm_stack.settings import AccessSettings, Settings
+from gateway.admin import guard
 from gateway.admin.guard import MAX_BODY_BYTES
 from tests.admin.conftest import Admin, administered
 from tests.gateway.served import until
@@ -165,6 +167,17 @@ async def test_a_body_that_is_too_large(admin: Admin) -> None:
     for content in (b" " * (MAX_BODY_BYTES + 1), parts()):
         response = await admin.http.put("/admin/tenants/acme", content=content)
         assert error_of(response) == (413, "body_too_large", None)
+
+
+async def test_a_body_that_does_not_come(admin: Admin, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MAX_BODY_S", 0.1)
+    url = admin.http.base_url
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"PUT /admin/tenants/acme HTTP/1.1\r\nHost: admin\r\nContent-Length: 2\r\n")
+    writer.write(f"Authorization: Bearer {secret}\r\n\r\n".encode())
+    assert await reader.readline() == b"HTTP/1.1 504 Gateway Timeout\r\n"
+    await reader.readuntil(b'"code":"deadline_exceeded"')
+    writer.close()
 
 
 async def test_each_act_is_logged_with_who_did_it(admin: Admin, store: KeyStore, secret: str) -> None:

@@ -9,14 +9,19 @@ from fastapi import FastAPI
 
 from dllm_stack.settings import Settings
 from gateway import errors, health, openapi
+from gateway.access import Guard
 from gateway.chat import routes as chat
 from gateway.chat.protocol import RULES as CHAT_RULES
 from gateway.completions import routes as completions
 from gateway.completions.protocol import RULES as COMPLETION_RULES
+from gateway.detokenize import routes as detokenize
+from gateway.detokenize.protocol import RULES as DETOKENIZE_RULES
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
 from gateway.generate.protocol import RULES as GENERATE_RULES
 from gateway.models import routes as models
+from gateway.tokenize import routes as tokenize
+from gateway.tokenize.protocol import RULES as TOKENIZE_RULES
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -37,8 +42,9 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.gateway = gateway
+    app.add_middleware(Guard, access=gateway.access)
     errors.install(app)
-    for routes in (chat, completions, generate, models, health):
+    for routes in (chat, completions, generate, tokenize, detokenize, models, health):
         app.include_router(routes.router)
     openapi.install(
         app,
@@ -46,6 +52,8 @@ def create_app(settings: Settings) -> FastAPI:
             "/v1/chat/completions": CHAT_RULES,
             "/v1/completions": COMPLETION_RULES,
             "/generate": GENERATE_RULES,
+            "/tokenize": TOKENIZE_RULES,
+            "/detokenize": DETOKENIZE_RULES,
         },
     )
     return app

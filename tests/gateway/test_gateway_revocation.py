@@ -65,12 +65,12 @@ async def test_what_is_revoked_is_refused_by_both_within_a_second(
     took = []
     for key in keys[:3]:
         began = time.monotonic()
-        number = await two.store.revoke([key.key.id])
+        change = await two.store.revoke([key.key.id])
         await two.until_each_says(key.secret, 401)
         took.append(time.monotonic() - began)
 
-        async def known_to_be(number: int = number) -> bool:
-            return not await two.store.behind(number)
+        async def known_to_be(change: str = change) -> bool:
+            return not await two.store.behind(change)
 
         await until(known_to_be)
     record(f"a revoked key was refused by two gateways after {max(took):.2f} s at most, of {len(took)} keys")

@@ -34,7 +34,7 @@ local function put(hash, field, value)
   touched[#touched + 1] = hash .. ':' .. field
 end
 
--- What was put since the script began is one change. Returns its number.
+-- What was put since the script began is one change; returned.
 local function changed(nonce)
   local number = number_of(last_change()) + 1
   local change = string.format('%.0f', number) .. '-' .. nonce
@@ -44,7 +44,7 @@ local function changed(nonce)
   for _, entry in ipairs(touched) do
     redis.call('ZADD', P .. 'touched', number, entry)
   end
-  return number
+  return change
 end
 
 local function rank(revocation)

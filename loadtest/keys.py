@@ -154,7 +154,7 @@ async def losses(fleet: Fleet, client: Client, store: KeyStore) -> bool:
     for key in (known, revoked, late):
         await client.until_all_say(key.secret, 200)
     change = await store.revoke([revoked.key.id])
-    while await store.behind(change):  # noqa: ASYNC110
+    while set(await store.behind(change)) - {"?"}:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     await fleet.lose_data()
     began = time.monotonic()

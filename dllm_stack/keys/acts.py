@@ -121,6 +121,10 @@ class Desk:
             if waited > 1 and not told:
                 told = True
                 words = f"{len(silent)} gateways are silent; within {LEASE_S:g} s they refuse every key."
+                if silent == ["?"]:
+                    words = (
+                        "Redis was empty a moment ago, and may have forgotten gateways: waiting for those."
+                    )
                 typer.echo(words, err=True)
             await asyncio.sleep(_POLL_S)
         if self._as_json:

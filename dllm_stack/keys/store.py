@@ -140,12 +140,13 @@ class KeyStore:
 
     async def behind(self, change: str) -> list[str]:
         """The gateways that may not have this change in force yet. One that is dead or cut off is among them
-        until it may not count on what it knows any more.
+        until it may not count on what it knows any more; `?` is one that Redis would not know of, as it was
+        empty less than LEASE_S ago.
 
         Raises:
             StoreError: Redis has lost this change, before or after a gateway has heard of it.
         """
-        found = await self._run("behind", change)
+        found = await self._run("behind", change, round(LEASE_S * 1000))
         if found == b"lost":
             raise StoreError("Redis has lost this change. Send it again.")
         return [ring.decode() for ring in found]

@@ -21,6 +21,7 @@ from dllm_stack.settings import AccessSettings, Settings
 from gateway.access import OPEN
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import RestartableRedis, Served, alone, serving, until
+from tests.keys.kit import pass_time
 
 CHAT: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
 BODIES: dict[str, dict[str, Any]] = {
@@ -37,7 +38,8 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def store(connections: Connections) -> KeyStore:
+async def store(connections: Connections) -> KeyStore:
+    await pass_time(connections)
     return KeyStore(connections)
 
 

@@ -16,6 +16,7 @@ from dllm_stack.settings import RedisSettings, Settings
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import RestartableRedis, until
 from tests.gateway.test_gateway_process import Process, running
+from tests.keys.kit import pass_time
 
 BODY = {"model": "tiny", "prompt": "Hi"}
 
@@ -52,6 +53,7 @@ async def two(redis: RestartableRedis, settings: Settings) -> AsyncIterator[Two]
         await stack.enter_async_context(worker.working())
         contexts = [running(at, DLLM_ACCESS__KEYS="redis", DLLM_REDIS__TIMEOUT_S="0.5") for _ in range(2)]
         gateways = await asyncio.gather(*(stack.enter_async_context(each) for each in contexts))
+        await pass_time(connections)
         yield Two(gateways, KeyStore(connections))
 
 

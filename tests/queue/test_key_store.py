@@ -16,12 +16,12 @@ from dllm_stack.keys.store import LEASE_S
 from dllm_stack.messages import Tier
 from dllm_stack.redis import Connections
 from dllm_stack.tenants import Key, Limits, Tenant
-
-PREFIX = "dllm:access:{access}:"
+from tests.keys.kit import PREFIX, pass_time
 
 
 @pytest.fixture
-def store(connections: Connections) -> KeyStore:
+async def store(connections: Connections) -> KeyStore:
+    await pass_time(connections)
     return KeyStore(connections)
 
 
@@ -244,6 +244,18 @@ async def test_a_dead_gateway_is_waited_for_until_it_knows_nothing(
     change = await store.revoke([key.key.id])
     assert await store.behind(change) == ["g"]
     await connections.commands.zincrby(PREFIX + "rings", -1000 * LEASE_S, "g")
+    assert await store.behind(change) == []
+
+
+async def test_a_redis_that_was_empty_a_moment_ago_may_have_forgotten_gateways(
+    store: KeyStore, ring: KeyRing, connections: Connections
+) -> None:
+    await connections.commands.flushall()
+    change = await store.revoke(["dk-0123456789abcdef"])
+    assert await store.behind(change) == ["?"]
+    await ring.refresh()
+    assert await store.behind(change) == ["?"]
+    await pass_time(connections)
     assert await store.behind(change) == []
 
 

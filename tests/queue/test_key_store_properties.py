@@ -100,9 +100,10 @@ class History:
         self.ordered.setdefault(change, set()).update(key_ids)
 
     async def _tell_again(self) -> None:
-        """The gateways that are there look, as they do at once, and tell Redis what it does not know."""
-        for number, ring in enumerate(self.rings):
-            if ring.age_s <= LEASE_S:
+        """The gateways that are there look, as they do at once, tell Redis what it does not know, and hear of
+        it from each other."""
+        for number in (*range(GATEWAYS), *range(GATEWAYS)):
+            if self.rings[number].age_s <= LEASE_S:
                 await self.step("look", number)
 
     async def _away(self, gateway: int) -> None:

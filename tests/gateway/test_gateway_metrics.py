@@ -163,7 +163,7 @@ async def test_a_sampled_trace_is_named_where_the_scraper_can_read_it(
     assert response.headers["content-type"].startswith("application/openmetrics-text")
     named = {
         sample.name: sample.exemplar.labels["trace_id"]
-        for family in openmetrics(response.text)
+        for family in openmetrics(response.text)  # type: ignore[no-untyped-call]
         for sample in family.samples
         if sample.exemplar
     }

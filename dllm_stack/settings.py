@@ -24,11 +24,13 @@ from pydantic_settings import SettingsError as UnreadableSource
 
 from dllm_stack.messages import Tier
 from dllm_stack.redis_url import parse
+from dllm_stack.tenants import LEAST_WEIGHT, MOST_WEIGHT
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 Policy = Literal["session", "prefix", "least_tokens"]
 
 _PREFIX = "DLLM_"
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d{1,5})?|https?://\[[0-9a-f:]+\](:\d{1,5})?")
 _NO_SETTINGS = re.compile(r"DLLM_CONFIG$|DLLM_TEST_")  # the settings file; what only tests read
 
 
@@ -57,7 +59,9 @@ class Bounds(_Group):
 
 
 class TenantSettings(Bounds):
-    weight: float = Field(1.0, gt=0, description="Its share of the tokens, beside other tenants'.")
+    weight: float = Field(
+        1.0, ge=LEAST_WEIGHT, le=MOST_WEIGHT, description="Its share of the tokens, beside other tenants'."
+    )
     max_running: int | None = Field(None, ge=1, description="Jobs that run at once in one pool.")
 
 
@@ -97,6 +101,15 @@ class QueueSettings(_Group):
         return self
 
 
+class LimitSettings(_Group):
+    blind_s: float = Field(
+        60.0,
+        ge=0,
+        le=60,
+        description="How long a tenant with limits is refused when it is not known what it has used.",
+    )
+
+
 class Listener(_Group):
     host: str = "127.0.0.1"
     port: int = Field(ge=0, le=65535, description="0 takes any free one.")
@@ -106,6 +119,10 @@ class GatewaySettings(Listener):
     port: int = Field(8000, ge=0, le=65535)
     request_timeout_s: float = Field(600.0, gt=0, description="Deadline of a request, waiting included.")
     max_body_bytes: int = Field(4 << 20, ge=1)
+    body_timeout_s: float = Field(60.0, gt=0, description="How long a client may take to send a body.")
+    cors_origins: list[str] = Field(
+        [], description="Web pages of these origins may use the API from a browser; `*`: of any."
+    )
     reply_grace_s: float = Field(
         10.0, ge=0, description="How long running streams outlive an unreachable Redis."
     )
@@ -113,6 +130,16 @@ class GatewaySettings(Listener):
         15.0, ge=0, description="Silence of a stream after which it gets a comment; 0: none."
     )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for open requests.")
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, origins: list[str]) -> list[str]:
+        for origin in origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"{origin!r} is no origin, as in https://app.example or http://localhost:3000"
+                )
+        return origins
 
 
 class AccessSettings(_Group):
@@ -137,6 +164,10 @@ class AccessSettings(_Group):
     @property
     def file(self) -> Path | None:
         return None if self.keys in ("off", "redis") else Path(self.keys)
+
+
+class AdminSettings(Listener):
+    port: int = Field(8003, ge=0, le=65535, description="The admin API, where access.keys is not off.")
 
 
 class RouterSettings(Listener):
@@ -199,6 +230,8 @@ class Settings(BaseSettings):
     queue: QueueSettings = QueueSettings()
     gateway: GatewaySettings = GatewaySettings()
     access: AccessSettings = AccessSettings()
+    limits: LimitSettings = LimitSettings()
+    admin: AdminSettings = AdminSettings()
     router: RouterSettings = RouterSettings()
     worker: WorkerSettings = WorkerSettings()
     up: UpSettings = UpSettings()

@@ -90,8 +90,8 @@ class History:
                 await self.redis.flushall()
                 for key, value in self.saved.items():
                     await self.redis.restore(key, 0, value)
-                if all(ring.age_s > LEASE_S for ring in self.rings):
-                    self.closed = set()  # nobody is left who could know
+                there = [ring.directory.revoked for ring in self.rings if ring.age_s <= LEASE_S]
+                self.closed &= set().union(*there)  # of the others nobody who is there has heard
                 await self._tell_again()
             case "lose all":
                 await self.redis.flushall()

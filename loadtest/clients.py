@@ -31,8 +31,8 @@ from dllm_stack.settings import QueueSettings, RedisSettings
 from loadtest.fleet import POOL, Fleet
 
 HONEST, SLOW, VANISHING = 20, 500, 500
-HONEST_TOKENS, SLOW_TOKENS, VANISHING_TOKENS = 128, 1280, 256
-PACE = ["--slots", "256", "--block-ms", "100"]
+HONEST_TOKENS, SLOW_TOKENS, VANISHING_TOKENS = 128, 640, 256
+PACE = ["--slots", "256", "--block-ms", "200"]
 SLOW_BYTES, SLOW_EVERY_S = 64, 1.0
 RECEIVE_BUFFER = 4096  # of a slow reader's socket: what it does not read stays with the gateway
 MOST_SLOWER = 0.2
@@ -197,6 +197,17 @@ class Show:
             await asyncio.sleep(0.2)
 
 
+def cpu_seconds(fleet: Fleet) -> dict[str, float]:
+    """Of each process, and of this one."""
+    processes = {name: psutil.Process(member.pid) for name, member in fleet.members.items()}
+    processes["clients"] = psutil.Process()
+    found = {}
+    for name, process in processes.items():
+        times = process.cpu_times()
+        found[name.removesuffix("-0")] = times.user + times.system
+    return found
+
+
 async def run(alone_s: float, crowd_s: float) -> bool:
     dice = random.Random(0)
     async with Fleet(pace=PACE) as fleet, aiohttp.ClientSession() as http:
@@ -209,7 +220,9 @@ async def run(alone_s: float, crowd_s: float) -> bool:
         print(f"  start               {start}")
         ok = True
         for number in (1, 2):
+            before = cpu_seconds(fleet)
             times, full = await show.beside_a_crowd(crowd_s, dice)
+            cpu = {name: (s - before[name]) / crowd_s for name, s in cpu_seconds(fleet).items()}
             end = await show.settled()
             print(
                 f"beside {SLOW} slow readers and {VANISHING} vanishing ones, round {number}:"
@@ -241,7 +254,7 @@ def compare(name: str, before_s: float, beside_s: float) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--alone", type=float, default=20.0, help="seconds")
-    parser.add_argument("--crowd", type=float, default=60.0, help="seconds of each round")
+    parser.add_argument("--crowd", type=float, default=100.0, help="seconds of each round")
     arguments = parser.parse_args()
     ok = asyncio.run(run(arguments.alone, arguments.crowd))
     print("\nas it should be" if ok else "\nNOT as it should be")

@@ -17,11 +17,15 @@ from gateway.chat.protocol import RULES as CHAT_RULES
 from gateway.completions import routes as completions
 from gateway.completions.protocol import RULES as COMPLETION_RULES
 from gateway.cors import Cors
+from gateway.detokenize import routes as detokenize
+from gateway.detokenize.protocol import RULES as DETOKENIZE_RULES
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
 from gateway.generate.protocol import RULES as GENERATE_RULES
 from gateway.models import routes as models
 from gateway.request_id import RequestIds
+from gateway.tokenize import routes as tokenize
+from gateway.tokenize.protocol import RULES as TOKENIZE_RULES
 
 
 class _App(FastAPI):
@@ -57,7 +61,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.gateway = gateway
     app.add_middleware(Guard, access=gateway.access)
     errors.install(app)
-    for routes in (chat, completions, generate, models, health):
+    for routes in (chat, completions, generate, tokenize, detokenize, models, health):
         app.include_router(routes.router)
     openapi.install(
         app,
@@ -65,6 +69,8 @@ def create_app(settings: Settings) -> FastAPI:
             "/v1/chat/completions": CHAT_RULES,
             "/v1/completions": COMPLETION_RULES,
             "/generate": GENERATE_RULES,
+            "/tokenize": TOKENIZE_RULES,
+            "/detokenize": DETOKENIZE_RULES,
         },
     )
     return app

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from dllm_stack.capabilities import DRAWING, Capability
 from dllm_stack.decoding import ALGORITHMS, Parameters
 from dllm_stack.outcomes import KINDS
 from dllm_stack.settings import Settings
@@ -15,10 +16,14 @@ from gateway.chat.protocol import RULES as CHAT
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS
 from gateway.completions.protocol import RULES as COMPLETIONS
 from gateway.decoding import DLLM_SCHEMA
+from gateway.detokenize.protocol import RULES as DETOKENIZE
+from gateway.feed import QUESTION_S, QUESTIONS_AT_ONCE
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, SAMPLING_RULES
 from gateway.generate.protocol import RULES as GENERATE
-from gateway.parameters import MAX_PROMPTS, MAX_STOPS
+from gateway.parameters import MAX_CHOICES, MAX_PROMPTS, MAX_STOPS
 from gateway.terms import HEADERS, MAX_SESSION_CHARACTERS
+from gateway.tokenize.protocol import RULES as TOKENIZE
+from gateway.tools.protocol import MAX_TOOLS
 from gateway.validation import Rules
 from tests.docs.pages import assert_begin, assert_holds, code, rows_of, table
 
@@ -31,15 +36,28 @@ def test_every_endpoint_is_listed() -> None:
     assert sorted(listed) == sorted(rows)
 
 
-def verdict(rules: Rules[Any], name: str) -> str:
+# What `decoding.choose` takes of an autoregressive model.
+OF_DIFFUSION: dict[str, tuple[Any, ...]] = {"dllm": (), "custom_params": ({},)}
+
+
+def verdict(rules: Rules[Any], name: str, *, autoregressive: bool = False) -> str:
+    """Of a model that honours all that its kind can."""
+    if name in rules.conditional and not autoregressive:
+        return only(rules.conditional[name].values)
+    if name in rules.honoured.model_fields and name in OF_DIFFUSION and autoregressive:
+        return only(OF_DIFFUSION[name])
     if name in rules.honoured.model_fields:
         return "honoured"
     if name in rules.ignored:
         return "ignored"
     if name in rules.neutral:
-        neutral = [msgspec.json.encode(value).decode() for value in rules.neutral[name].values]
-        return f"only {', '.join(map(code, neutral or ['null']))}"
+        return only(rules.neutral[name].values)
     return "refused"
+
+
+def only(values: tuple[Any, ...]) -> str:
+    neutral = [msgspec.json.encode(value).decode() for value in values]
+    return f"only {', '.join(map(code, neutral or ['null']))}"
 
 
 def test_the_verdict_on_every_parameter() -> None:
@@ -55,14 +73,44 @@ def test_the_verdict_on_every_parameter() -> None:
         for name in (*rules.honoured.model_fields, *rules.neutral, *rules.ignored)
     }
     order = ["honoured", "only", "ignored"]
-    verdicts = {name: [verdict(rules, name) for rules in columns.values()] for name in names}
+    verdicts = {
+        name: [
+            verdict(rules, name, autoregressive=autoregressive)
+            for rules in columns.values()
+            for autoregressive in (False, True)
+        ]
+        for name in names
+    }
 
     def place(name: str) -> tuple[int, str]:
         kinds = {each.split()[0] for each in verdicts[name]}
         return min(order.index(kind) for kind in kinds & set(order)), name
 
     rows = [[code(name), *verdicts[name]] for name in sorted(names, key=place)]
-    assert_holds("api.md", table(["parameter", *map(code, columns)], *rows))
+    header = [title for column in map(code, columns) for title in (column, f"{column} autoregressive")]
+    assert_holds("api.md", table(["parameter", *header], *rows))
+
+
+def test_every_capability_is_of_a_parameter() -> None:
+    asked = {
+        str(conditional.capability)
+        for rules in (CHAT, COMPLETIONS, GENERATE, SAMPLING_RULES)
+        for conditional in rules.conditional.values()
+    }
+    assert asked | DRAWING == set(Capability)
+    assert_holds("api.md", f"{', '.join(code(each) for each in sorted(Capability))}")
+
+
+def test_the_verdict_on_every_field_about_tokens() -> None:
+    fields = [row[0].strip("`") for row in rows_of("api.md", "field", code("/tokenize"))]
+    names = [
+        name
+        for rules in (TOKENIZE, DETOKENIZE)
+        for name in (*rules.honoured.model_fields, *rules.neutral, *rules.ignored)
+    ]
+    assert sorted(fields) == sorted(set(names))
+    for field, *row in rows_of("api.md", "field", code("/tokenize")):
+        assert row[:2] == [verdict(rules, field.strip("`")) for rules in (TOKENIZE, DETOKENIZE)]
 
 
 def test_every_honoured_parameter_is_described() -> None:
@@ -90,6 +138,10 @@ def test_the_limits_of_the_api() -> None:
     assert_holds("api.md", f"{DEFAULT_MAX_TOKENS} for completions, {DEFAULT_MAX_NEW_TOKENS} for `/generate`")
     assert_holds("api.md", f"up to {MAX_STOPS} strings")
     assert_holds("api.md", f"up to {MAX_PROMPTS} prompts")
+    assert_holds("api.md", f"1 to {MAX_CHOICES} [choices]")
+    assert_holds("api.md", f"up to {MAX_TOOLS}, of type `function`")
+    assert_holds("api.md", f"two keep silent for {QUESTION_S:g} s each")
+    assert_holds("architecture.md", f"A gateway has {QUESTIONS_AT_ONCE} open at a time for a model")
 
 
 def test_every_header_is_described() -> None:

@@ -33,7 +33,8 @@ class Connection(HttpToolsProtocol):
     - Headers have a limit, in bytes and in seconds.
     - What is left of a body once its request is answered has a limit, in seconds.
     - Less of an answer is written ahead of a client that reads slowly.
-    - What is left of an answer has a limit, in seconds: uvicorn would wait for whoever takes a byte now and then.
+    - What is left of an answer has a limit, in seconds: uvicorn would wait for one who takes a byte now and
+      then.
     - A client that vanishes is found out by the kernel.
     - What is no HTTP is refused in the shape of every other error.
     """

@@ -175,12 +175,14 @@ class Show:
         url = f"{self._fleet.gateways[0]}/generate"
         body = request(SLOW_TOKENS)
 
-        async def ask() -> None:
-            async with self._http.post(url, json=body) as response:
-                response.raise_for_status()
-                await response.read()
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
 
-        await asyncio.gather(*(ask() for _ in range(SLOW)))
+            async def ask() -> None:
+                async with http.post(url, json=body) as response:
+                    response.raise_for_status()
+                    await response.read()
+
+            await asyncio.gather(*(ask() for _ in range(SLOW)))
 
     async def honest(self, seconds: float) -> Times:
         times, until = Times(), time.monotonic() + seconds
@@ -229,8 +231,7 @@ def cpu_seconds(fleet: Fleet) -> dict[str, float]:
 
 async def run(alone_s: float, crowd_s: float) -> bool:
     dice, ok = random.Random(0), True
-    connector = aiohttp.TCPConnector(limit=0)
-    async with Fleet(pace=PACE) as fleet, aiohttp.ClientSession(connector=connector) as http:
+    async with Fleet(pace=PACE) as fleet, aiohttp.ClientSession() as http:
         connections = Connections(RedisSettings(url=fleet.redis_url))
         show = Show(fleet, connections, http)
         print(f"  fresh               {await show.settled()}", flush=True)

@@ -6,7 +6,7 @@ QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
-	show-disconnect show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
+	show-disconnect show-playground show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
 	show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
 	bench-gpu-kernel bench-gpu-modes
 
@@ -22,6 +22,10 @@ $(VENV)/.installed: requirements/cpu.txt requirements/install.sh pyproject.toml
 # The tests run the queue on Redis 7 too.
 $(VENV)/bin/redis-server: requirements/redis_server.sh $(VENV)/.installed
 	@requirements/redis_server.sh $(VENV)
+
+# And the page in a browser.
+$(VENV)/bin/chromium: requirements/chromium.sh $(VENV)/.installed
+	@requirements/chromium.sh $(VENV)
 
 # And the engine by the oldest SGLang that the extension supports.
 $(OLDEST)/.installed: requirements/sglang-0.5.17.txt $(VENV)/.installed
@@ -39,7 +43,7 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed ## Style, types, and every test
+test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(OLDEST)/.installed ## Style, types, and every test
 	@$(VENV)/bin/python -m pytest
 
 bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer
@@ -63,6 +67,9 @@ show-agreement: setup ## 20 prompts asked of the engine here, in float32: the sa
 
 show-openai: setup ## The OpenAI SDKs, Python and Node: streams, usage, and an error for each refused parameter
 	@$(VENV)/bin/python -m pytest tests/stack/test_openai_sdks.py
+
+show-playground: setup $(VENV)/bin/chromium ## The page at /, in headless Chromium: alone, and on the whole stack
+	@$(VENV)/bin/python -m pytest tests/playground tests/stack/test_playground.py
 
 show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to /generate
 	@$(VENV)/bin/python -m pytest tests/stack/test_seed_prompts.py

@@ -110,6 +110,7 @@ class GatewaySettings(Listener):
         10.0, ge=0, description="How long running streams outlive an unreachable Redis."
     )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for open requests.")
+    playground: bool = Field(True, description="Whether there is a page at `/` for people to try the models.")
 
 
 class RouterSettings(Listener):

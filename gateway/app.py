@@ -17,6 +17,7 @@ from gateway.gateway import Gateway
 from gateway.generate import routes as generate
 from gateway.generate.protocol import RULES as GENERATE_RULES
 from gateway.models import routes as models
+from gateway.playground import routes as playground
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -40,6 +41,8 @@ def create_app(settings: Settings) -> FastAPI:
     errors.install(app)
     for routes in (chat, completions, generate, models, health):
         app.include_router(routes.router)
+    if settings.gateway.playground:
+        app.include_router(playground.router)
     openapi.install(
         app,
         {

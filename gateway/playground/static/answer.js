@@ -7,7 +7,7 @@ import { ApiError, chat } from "./api.js";
  * the request was sent. */
 class Block {
   constructor(index, text, tokens, at, took) {
-    Object.assign(this, { index, text, tokens, at, took, forwards: null, ids: null });
+    Object.assign(this, { index, text, tokens, at, took, forwards: null });
   }
 }
 
@@ -94,15 +94,15 @@ export class Answer {
     const chunk = JSON.parse(data);
     if (chunk.error) throw new ApiError(0, chunk.error);
     const choice = chunk.choices[0];
-    const block = this.#block(choice?.delta?.content ?? "", chunk.usage?.completion_tokens, at);
+    const block = this.#block(choice?.delta?.content ?? "", choice?.token_ids, chunk.usage?.completion_tokens, at);
     this.finish = choice?.finish_reason ?? this.finish;
     if (chunk.dllm) this.#cost(chunk.dllm);
     if (block || this.finish) this.#seen(block);
   }
 
-  /** The block that a chunk tells of: one without text may be in the count of the next. */
-  #block(text, counted, at) {
-    const tokens = counted === undefined ? null : counted - this.tokens;
+  /** The block that a chunk tells of. Its length is that of its ids, or else what the usage so far has grown by. */
+  #block(text, ids, used, at) {
+    const tokens = ids?.length ?? (used === undefined ? null : used - this.tokens);
     if (!text && !tokens) return null;
     const before = this.blocks.at(-1)?.at ?? this.started;
     const block = new Block(this.blocks.length, text, tokens, at, at - before);

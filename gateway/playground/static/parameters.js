@@ -8,7 +8,7 @@ const algorithm = byId("algorithm");
 const decoding = byId("decoding");
 const system = byId("system");
 const NUMBERS = ["max_tokens", "temperature", "top_p", "top_k", "seed"];
-const DRAWN = ["top_p", "top_k", "seed"]; // without effect, and refused, without a temperature
+const DRAWN = ["top_p", "top_k", "seed"]; // without effect, and refused, where nothing is drawn
 
 export function install() {
   algorithm.addEventListener("change", refresh);
@@ -43,20 +43,26 @@ const value = (field) => (field.disabled || field.value === "" ? undefined : Num
 function number(name, usual, typed) {
   const id = `dllm.${name}`;
   const input = element("input", { id, type: "number", step: "any", placeholder: usual ?? "its own", value: typed ?? "" });
-  return element("label", { htmlFor: id }, name, input);
+  const words = name.split("_").flatMap((word, place) => (place ? ["_", element("wbr"), word] : [word]));
+  return element("label", { htmlFor: id }, ...words, input);
 }
 
 /** Closes what would be refused, and says what differs from the default. */
 function settle() {
-  const can = model()?.decoding;
-  const draws = !can || can.sampling.includes(inForce());
-  byId("temperature").disabled = !draws;
-  const drawing = draws && Number(byId("temperature").value) > 0;
-  for (const name of DRAWN) byId(name).disabled = !drawing;
+  const { decoding: can, kind, capabilities } = model() ?? {};
+  const honours = (name) => capabilities?.includes(name) ?? true;
+  const draws = can ? can.sampling.includes(inForce()) : honours("temperature");
+  const usual = kind === "autoregressive" ? "1" : "0";
+  const temperature = byId("temperature");
+  temperature.disabled = !draws;
+  temperature.placeholder = usual;
+  const drawing = draws && Number(temperature.value || usual) > 0;
+  for (const name of DRAWN) byId(name).disabled = !drawing || (!can && !honours(name));
   show(byId("drawing"), !drawing);
-  byId("drawing").textContent = draws
-    ? "Without a temperature the most probable tokens are taken."
-    : `${inForce()} takes the most probable tokens.`;
+  byId("drawing").textContent =
+    draws || !can
+      ? "Without a temperature the most probable tokens are taken."
+      : `${inForce()} takes the most probable tokens.`;
   const seed = byId("seed");
   seed.setCustomValidity(Number.isSafeInteger(Number(seed.value)) ? "" : "A whole number, up to 2^53.");
   const numbers = [...NUMBERS.map(byId), ...own()].filter((field) => value(field) !== undefined);

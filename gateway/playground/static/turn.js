@@ -71,6 +71,7 @@ export class TurnView {
   #add(block) {
     const kind = block.index % 2 ? "odd" : "even";
     this.text.append(element("span", { className: `block ${kind}`, textContent: block.text, "data-block": block.index }));
+    this.text.classList.toggle("code", this.answer.text.includes("```"));
     const segment = element("button", { type: "button", className: kind, tabIndex: block.index ? -1 : 0, "data-block": block.index });
     segment.style.setProperty("flex-grow", block.took);
     this.strip.insertBefore(segment, this.waiting);
@@ -150,6 +151,7 @@ export class TurnView {
       hideTip();
     };
     this.root.addEventListener("pointerover", tell);
+    this.root.addEventListener("pointermove", tell); // what there is to tell may have changed
     this.root.addEventListener("pointerleave", leave);
     this.strip.addEventListener("focusin", tell);
     this.strip.addEventListener("focusout", leave);

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from dllm_stack.settings import Settings
 from gateway import errors, health, openapi
+from gateway.access import Guard
 from gateway.chat import routes as chat
 from gateway.chat.protocol import RULES as CHAT_RULES
 from gateway.completions import routes as completions
@@ -38,6 +39,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.gateway = gateway
+    app.add_middleware(Guard, access=gateway.access)
     errors.install(app)
     for routes in (chat, completions, generate, models, health):
         app.include_router(routes.router)

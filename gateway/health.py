@@ -21,7 +21,7 @@ async def live() -> Response:
 
 @router.get("/readyz")
 async def ready(request: Request) -> Response:
-    """The gateway may be sent requests: it is not about to leave, and Redis answers."""
+    """The gateway may be sent requests: it is not about to leave, Redis answers, and keys are known."""
     gateway = gateway_of(request)
     if gateway.draining:
         return JSONResponse({"status": "draining"}, 503)
@@ -29,6 +29,8 @@ async def ready(request: Request) -> Response:
         await gateway.connections.ping()
     except RedisError:
         return JSONResponse({"status": "redis does not answer"}, 503)
+    if not gateway.access.ready:
+        return JSONResponse({"status": "keys are not known yet"}, 503)
     return JSONResponse({"status": "ready"})
 
 

@@ -24,10 +24,11 @@ from gateway.body import LINGER_S, ClientGone
 from gateway.channel import Channel
 from gateway.jobs import Call
 from gateway.metrics import Metrics
+from gateway.playground import routes as playground
 from gateway.refusal import refuse_unread
 from gateway.terms import DEFAULT_TENANT, tenant_named, usual_tier
 
-OPEN = frozenset({"/", "/healthz", "/readyz", "/metrics"})  # what answers without a key
+OPEN = frozenset({"/healthz", "/readyz", "/metrics"}) | playground.PATHS  # what answers without a key
 RETRY_AFTER_S = 5
 GIVE_UP_S = LINGER_S + 5.0  # a client that does not even read its refusal
 

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 _FOLDER = Path(__file__).parent / "static"
-_PAGE = "index.html"
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -63,6 +62,9 @@ class File:
 
 
 _FILES = {path.name: File(path) for path in _FOLDER.iterdir()}
+_PAGE = _FILES.pop("index.html")
+
+PATHS = frozenset({"/", *(f"/playground/{name}" for name in _FILES)})
 
 # No part of the API, and so not of its description.
 router = APIRouter(include_in_schema=False)
@@ -70,11 +72,11 @@ router = APIRouter(include_in_schema=False)
 
 @router.api_route("/", methods=["GET", "HEAD"])
 async def page(request: Request) -> Response:
-    return _FILES[_PAGE].answer(request)
+    return _PAGE.answer(request)
 
 
 @router.api_route("/playground/{name}", methods=["GET", "HEAD"])
 async def file(name: str, request: Request) -> Response:
-    if name not in _FILES or name == _PAGE:
+    if name not in _FILES:
         raise HTTPException(404)
     return _FILES[name].answer(request)

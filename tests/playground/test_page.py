@@ -7,36 +7,18 @@ import json
 import re
 
 import pytest
-from playwright.async_api import Locator, Page, Route, expect
+from playwright.async_api import Page, expect
 
 from dllm_stack.messages import ChatPrompt, Work
 from dllm_stack.outcomes import ErrorCode, Problem
-from tests.gateway.fake_worker import FakeWorker, Run
+from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
+from tests.playground.acts import NONE, ask, figure, last_turn, settled
 from tests.playground.conftest import MODES, PHONE, WIDE, Open
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-NONE = "\N{EN DASH}"
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>&lt;b&gt;"
-
-
-async def ask(page: Page, worker: FakeWorker, question: str = "Greet the world") -> Run:
-    await page.get_by_label("Message").fill(question)
-    await page.get_by_label("Message").press("Enter")
-    return await worker.claimed()
-
-
-def last_turn(page: Page) -> Locator:
-    return page.get_by_role("article").last
-
-
-def figure(turn: Locator, name: str) -> Locator:
-    return turn.locator("dl div").filter(has=turn.page.get_by_text(name, exact=True)).locator("dd")
-
-
-async def settled(page: Page) -> None:
-    await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
 async def test_blocks_appear_as_they_are_committed(page: Page, worker: FakeWorker) -> None:
@@ -355,73 +337,3 @@ async def test_it_fits_the_screen(
         colours = await page.evaluate("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
         ink, paper = (sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in colours)
         assert (ink < paper) == (scheme == "light")
-
-
-KEY = "sk-right"
-
-
-async def lock(page: Page) -> None:
-    """As a gateway with keys answers."""
-
-    async def answer(route: Route) -> None:
-        if route.request.headers.get("authorization") == f"Bearer {KEY}":
-            await route.continue_()
-        else:
-            problem = Problem(ErrorCode.INVALID_API_KEY, "There is no such API key.")
-            await route.fulfill(status=401, json=problem.body())
-
-    await page.route("**/v1/**", answer)
-
-
-async def test_a_key_is_asked_for(open_page: Open, worker: FakeWorker) -> None:
-    async with open_page() as page:
-        await lock(page)
-        await page.reload()
-        key = page.get_by_label("Kept in this tab")
-        await expect(key).to_be_focused()
-        await expect(page.get_by_role("alert").filter(has_text="There is no such API key.")).to_be_visible()
-        await key.fill("sk-wrong")
-        await key.press("Enter")
-        await expect(key).to_have_value("")
-        await expect(key).to_be_focused()
-        await key.fill(KEY)
-        await key.press("Enter")
-        await expect(page.locator("#model")).to_have_value("tiny")
-        await expect(key).to_be_hidden()
-        assert KEY not in page.url
-        assert await page.evaluate("[{...sessionStorage}, {...localStorage}, document.cookie]") == [
-            {"dllm-stack.key": KEY},
-            {},
-            "",
-        ]
-
-        run = await ask(page, worker)
-        await run.finish()
-        await settled(page)
-        await page.reload()
-        await expect(page.locator("#model")).to_have_value("tiny")
-
-        await page.get_by_text("API key").click()
-        await page.get_by_role("button", name="Forget it").click()
-        await expect(page.get_by_role("alert").filter(has_text="There is no such API key.")).to_be_visible()
-        assert await page.evaluate("sessionStorage.length") == 0
-
-
-async def test_a_question_refused_for_its_key_is_asked_again_with_another(
-    page: Page, worker: FakeWorker
-) -> None:
-    await lock(page)
-    await page.get_by_label("Message").fill("Greet the world")
-    await page.get_by_role("button", name="Send").click()
-    key = page.get_by_label("Kept in this tab")
-    await expect(key).to_be_focused()
-    await key.fill("no key")
-    await page.get_by_role("button", name="Use key").click()
-    await expect(page.get_by_role("alert").filter(has_text="A key has no spaces")).to_be_visible()
-    await key.fill(KEY)
-    await page.get_by_role("button", name="Use key").click()
-    run = await worker.claimed()
-    await run.commit("Hello")
-    await run.finish()
-    await expect(last_turn(page).locator(".text")).to_have_text("Hello")
-    await expect(page.get_by_role("article").first).to_contain_text("There is no such API key.")

@@ -10,6 +10,7 @@ NONE = "\N{EN DASH}"  # a figure that is not known
 
 
 async def ask(page: Page, worker: FakeWorker, question: str = "Greet the world") -> Run:
+    await expect(page.get_by_role("button", name="Send")).to_be_enabled()  # there is a model
     await page.get_by_label("Message").fill(question)
     await page.get_by_label("Message").press("Enter")
     return await worker.claimed()

@@ -97,7 +97,10 @@ def open_page(browser: Browser, served: Served) -> Open:
         complaints: list[str] | None = None,
     ) -> AsyncIterator[Page]:
         own = await browser.new_context(
-            viewport={"width": width[0], "height": width[1]}, color_scheme=scheme, permissions=permissions
+            viewport={"width": width[0], "height": width[1]},
+            color_scheme=scheme,
+            permissions=permissions,
+            reduced_motion="reduce",
         )
         page = await own.new_page()
         heard: list[str] = []

@@ -7,6 +7,7 @@ import json
 import re
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from dllm_stack.messages import ChatPrompt, Work
@@ -315,9 +316,8 @@ async def test_models_are_waited_for(open_page: Open, worker: FakeWorker, served
         await expect(page.get_by_role("radio", name="quality")).to_be_checked()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, PHONE], ids=["wide", "phone"])
-async def test_it_fits_the_screen(
+@pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
+async def test_it_fits_the_screen_and_all_can_use_it(
     open_page: Open, worker: FakeWorker, width: tuple[int, int], scheme: str
 ) -> None:
     async with open_page(width, scheme) as page:
@@ -329,11 +329,24 @@ async def test_it_fits_the_screen(
         await expect(page.get_by_role("button", name="Stop")).to_be_in_viewport()
         await run.finish()
         await settled(page)
-        await turn.get_by_text("Events").click()
+        assert await page.evaluate("document.documentElement.scrollWidth") == width[0]
+
+        await turn.get_by_role("button", name="Ask again").click()
+        run = await worker.claimed()
+        await run.commit("word " * 20, tokens=32)
+        await run.fail(Problem(ErrorCode.ENGINE_ERROR, "The engine aborted this request."))
+        await settled(page)
+        await last_turn(page).get_by_text("Events").click()
         await page.get_by_text("Parameters").click()
+        await page.get_by_text("API key").click()
+        await last_turn(page).locator(".block").hover()
+        await expect(page.get_by_role("tooltip")).to_be_visible()
         await expect(page.get_by_role("button", name="Send")).to_be_in_viewport()
         await expect(page.get_by_label("Message")).to_be_in_viewport()
         assert await page.evaluate("document.documentElement.scrollWidth") == width[0]
         colours = await page.evaluate("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
         ink, paper = (sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in colours)
         assert (ink < paper) == (scheme == "light")
+        # Names, roles, contrasts, what the keyboard reaches: as far as a program can tell.
+        found = await Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()

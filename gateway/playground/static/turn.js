@@ -28,7 +28,7 @@ export class TurnView {
     this.strip.append(this.waiting);
     this.status = element("p", { className: "status" });
     this.figures = FIGURES.map(([name, value, shown]) => new Figure(name, value, shown));
-    this.log = element("ol");
+    this.log = element("ol", { tabIndex: 0, "aria-label": "Events" }); // it scrolls
     this.events = element("details", { className: "events" }, element("summary", { textContent: "Events" }), this.log);
     this.again = button("Ask again", again);
     const copies = navigator.clipboard
@@ -66,6 +66,8 @@ export class TurnView {
   setAside() {
     this.root.classList.add("set-aside");
     this.again.remove();
+    this.ended = "Set aside, and asked again.";
+    this.#live();
   }
 
   #add(block) {

@@ -9,12 +9,11 @@ from msgspec import UNSET, UnsetType
 from pydantic import Field
 
 from dllm_stack.messages import Tier
-from gateway.decoding import Dllm, SamplingFields, Seed
+from gateway.decoding import Dllm, Seed
+from gateway.logprobs import ChatLogprobs
 from gateway.parameters import (
-    LOGPROBS,
     OPENAI,
     OPENAI_IGNORED,
-    TOP_LOGPROBS,
     Count,
     Stops,
     StreamOptions,
@@ -22,6 +21,7 @@ from gateway.parameters import (
 )
 from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
+from gateway.token_by_token import LOGPROBS, OPENAI_CONDITIONAL, TOP_LOGPROBS, OpenAIFields, TopLogprobs
 from gateway.usage import Usage
 from gateway.validation import Honoured, Neutral, Rules
 
@@ -52,7 +52,7 @@ class Message(Honoured):
     function_call: None = None
 
 
-class ChatRequest(TermsInBody, SamplingFields):
+class ChatRequest(TermsInBody, OpenAIFields):
     model: str
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     max_tokens: Count | None = None
@@ -62,6 +62,8 @@ class ChatRequest(TermsInBody, SamplingFields):
     ignore_eos: bool | None = None
     seed: Seed | None = None
     dllm: Dllm | None = None  # checked by `decoding.choose`
+    logprobs: bool | None = None
+    top_logprobs: TopLogprobs | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -70,8 +72,6 @@ RULES = Rules(
     ChatRequest,
     neutral={
         **OPENAI,
-        "logprobs": LOGPROBS,
-        "top_logprobs": TOP_LOGPROBS,
         "tools": Neutral((list,), ([],), _NO_TOOLS),
         "tool_choice": Neutral((str, dict), ("auto", "none"), _NO_TOOLS),
         "functions": Neutral((list,), ([],), _NO_TOOLS),
@@ -84,6 +84,7 @@ RULES = Rules(
         "chat_template_kwargs": Neutral((dict,), ({},), "the chat template takes no arguments"),
     },
     ignored=OPENAI_IGNORED | {"parallel_tool_calls", "prediction", "prompt_cache_retention"},
+    conditional={**OPENAI_CONDITIONAL, "logprobs": LOGPROBS, "top_logprobs": TOP_LOGPROBS},
 )
 
 
@@ -97,7 +98,7 @@ class Choice(msgspec.Struct, frozen=True):
     message: ReplyMessage
     finish_reason: str
     index: int = 0
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +122,7 @@ class ChunkChoice(msgspec.Struct, frozen=True):
     delta: Delta
     finish_reason: str | None = None
     index: int = 0
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):

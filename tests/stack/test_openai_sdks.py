@@ -33,11 +33,11 @@ REFUSED = {
 
 
 @pytest.fixture
-async def generated(stack: LocalStack, http: aiohttp.ClientSession) -> dict[str, Any]:
+async def generated(stack: LocalStack, http: aiohttp.ClientSession, model: str) -> dict[str, Any]:
     """The answer to QUESTION as /generate gives it, token ids and all."""
     tokenizer = AutoTokenizer.from_pretrained(stack.checkpoint, trust_remote_code=True)
     text = tokenizer.apply_chat_template(QUESTION, add_generation_prompt=True, tokenize=False)
-    body = {"text": text, "sampling_params": {"max_new_tokens": TOKENS, "temperature": 0}}
+    body = {"model": model, "text": text, "sampling_params": {"max_new_tokens": TOKENS, "temperature": 0}}
     async with http.post(f"{stack.gateway_url}/generate", json=body) as response:
         answer: dict[str, Any] = await response.json()
     assert len(answer["output_ids"]) == answer["meta_info"]["completion_tokens"]

@@ -10,8 +10,11 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
+from dllm_stack.decoding import Sampling
 from dllm_stack.messages import ChatPrompt, Work
 from dllm_stack.outcomes import ErrorCode, Problem
+from dllm_stack.redis import Connections
+from dllm_stack.settings import Settings
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
 from tests.playground.acts import NONE, ask, figure, last_turn, settled
@@ -174,6 +177,35 @@ async def test_modes_and_parameters_reach_the_worker(page: Page, worker: FakeWor
     await expect(page.locator("#changed")).to_be_empty()
     run = await ask(page, worker)
     assert (run.job.decoding.mode, run.job.decoding.sampling) == ("speed", None)
+
+
+async def test_a_model_that_writes_token_by_token(
+    page: Page, worker: FakeWorker, connections: Connections, settings: Settings
+) -> None:
+    able = ["seed", "temperature", "top_p"]
+    async with FakeWorker(
+        connections, settings.queue, "other", name="other", autoregressive=able
+    ).working() as ar:
+        await page.reload()
+        await page.get_by_label("Model", exact=True).select_option("tiny")
+        await expect(page.get_by_role("radio")).to_have_count(2)
+        await page.get_by_label("Model", exact=True).select_option("other")
+        await expect(page.get_by_role("radio")).to_have_count(0)
+        await page.get_by_text("Parameters").click()
+        await expect(page.get_by_label("Decoding")).to_be_hidden()
+        await expect(page.get_by_label("temperature")).to_have_attribute("placeholder", "1")
+        await expect(page.get_by_label("top_k")).to_be_disabled()
+        await page.get_by_label("seed").fill("7")
+        run = await ask(page, ar)
+        assert run.job.decoding.sampling == Sampling(temperature=1, seed=7)
+        for token in ("One ", "by ", "one"):
+            await run.commit(token)
+        await run.finish()
+        await settled(page)
+        await expect(last_turn(page).locator(".text .block")).to_have_text(["One ", "by ", "one"])
+        await expect(figure(last_turn(page), "tokens/forward")).to_have_text(NONE)
+        await page.get_by_label("temperature").fill("0")
+        await expect(page.get_by_label("seed")).to_be_disabled()
 
 
 async def test_a_number_that_is_none_is_not_sent(page: Page, worker: FakeWorker) -> None:

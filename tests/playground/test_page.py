@@ -203,7 +203,7 @@ async def test_a_model_that_writes_token_by_token(
         await run.finish()
         await settled(page)
         await expect(last_turn(page).locator(".text .block")).to_have_text(["One ", "by ", "one"])
-        await expect(figure(last_turn(page), "tokens/forward")).to_have_text(NONE)
+        await expect(figure(last_turn(page), "tokens/forward")).to_be_hidden()
         await page.get_by_label("temperature").fill("0")
         await expect(page.get_by_label("seed")).to_be_disabled()
 
@@ -281,7 +281,7 @@ async def test_an_error_is_the_apis(page: Page, worker: FakeWorker) -> None:
     await page.get_by_role("button", name="Send").click()
     trouble = last_turn(page).get_by_role("alert")
     await expect(trouble).to_contain_text("4096")
-    await expect(trouble).to_contain_text("context_length_exceeded, param max_tokens")
+    await expect(trouble).to_contain_text("context_length_exceeded, param max_tokens, request ")
     await page.get_by_label("max_tokens").fill("")
     await last_turn(page).get_by_role("button", name="Ask again").click()
     run = await worker.claimed()

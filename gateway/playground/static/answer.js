@@ -1,6 +1,6 @@
 // One answer as it arrives, without a picture of it.
 
-import { ApiError, chat } from "./api.js";
+import { ApiError, chat, requestId } from "./api.js";
 
 /** Tokens committed together.
  * `tokens` and `forwards` are null until, and unless, they are told; `took` is ms since the block before, or since
@@ -24,6 +24,7 @@ export class Answer {
     this.finish = null;
     this.tokensPerForward = null;
     this.error = null;
+    this.requestId = null;
     this.#seen = seen;
   }
 
@@ -62,13 +63,15 @@ export class Answer {
     this.started = performance.now();
     try {
       const { response, events } = await chat(this.request, key, this.#abort.signal);
-      this.#note(`HTTP ${response.status}, x-request-id ${response.headers.get("x-request-id")}`);
+      this.requestId = requestId(response);
+      this.#note(`HTTP ${response.status}, x-request-id ${this.requestId}`);
       for await (const event of events) this.#take(event);
       this.#end("done");
     } catch (error) {
       if (this.#abort.signal.aborted) return this.#end("stopped");
       if (!(error instanceof ApiError)) console.error(error);
       this.error = error;
+      this.requestId ??= error.requestId;
       if (error.status) this.#note(`HTTP ${error.status}, ${error.code ?? "no code"}: ${error.message}`);
       this.#end("failed");
     }
@@ -92,7 +95,7 @@ export class Answer {
     }
     if (data === "[DONE]") return;
     const chunk = JSON.parse(data);
-    if (chunk.error) throw new ApiError(0, chunk.error);
+    if (chunk.error) throw new ApiError(chunk.error);
     const choice = chunk.choices[0];
     const block = this.#block(choice?.delta?.content ?? "", choice?.token_ids, chunk.usage?.completion_tokens, at);
     this.finish = choice?.finish_reason ?? this.finish;

@@ -5,11 +5,16 @@ import { events } from "./events.js";
 const CHAT = new URL("v1/chat/completions", document.baseURI);
 const MODELS = new URL("v1/models", document.baseURI);
 
-/** What the API says of a request that did not succeed. `status` is 0 where it said nothing. */
+export const requestId = (response) => response.headers.get("x-request-id");
+
+/** What the API says of a request that did not succeed.
+ * `response` is null where there is none, or its status told nothing of it. */
 export class ApiError extends Error {
-  constructor(status, { message, code = null, param = null }, retryAfter = null) {
+  constructor({ message, code = null, param = null }, response = null) {
     super(message);
-    Object.assign(this, { status, code, param, retryAfter });
+    const status = response?.status ?? 0;
+    Object.assign(this, { status, code, param, retryAfter: response?.headers.get("retry-after") });
+    this.requestId = response && requestId(response);
   }
 }
 
@@ -21,7 +26,7 @@ async function ask(url, options) {
     response = await fetch(url, { cache: "no-store", ...options });
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new ApiError(0, { message: "The gateway cannot be reached." });
+    throw new ApiError({ message: "The gateway cannot be reached." });
   }
   if (response.ok) return response;
   let said;
@@ -31,7 +36,7 @@ async function ask(url, options) {
     // Of a proxy, say.
   }
   const message = said?.message ?? `HTTP ${response.status} ${response.statusText}`.trim();
-  throw new ApiError(response.status, { ...said, message }, response.headers.get("retry-after"));
+  throw new ApiError({ ...said, message }, response);
 }
 
 /** The models, each as /v1/models lists it. */
@@ -61,7 +66,7 @@ async function* whole(body, signal) {
   } catch (error) {
     if (signal.aborted) throw error;
   }
-  if (!done) throw new ApiError(0, { message: "The answer broke off: the connection was lost." });
+  if (!done) throw new ApiError({ message: "The answer broke off: the connection was lost." });
 }
 
 /** The same request for a shell. The key is not in it. */

@@ -115,7 +115,13 @@ export class TurnView {
   }
 
   #failed({ message, code, param, retryAfter }) {
-    const marks = [code, param && `param ${param}`, retryAfter && `retry after ${retryAfter} s`].filter(Boolean);
+    const { requestId } = this.answer;
+    const marks = [
+      code,
+      param && `param ${param}`,
+      retryAfter && `retry after ${retryAfter} s`,
+      requestId && `request ${requestId}`,
+    ].filter(Boolean);
     this.text.after(
       element(
         "p",
@@ -186,6 +192,7 @@ class Figure {
   show(answer) {
     const value = this.#value(answer);
     this.told.textContent = value === null ? "–" : this.#written(value);
+    show(this.root, value !== null || answer.open);
   }
 }
 

@@ -150,9 +150,8 @@ export class TurnView {
       const at = target.closest("[data-block]");
       light(at?.dataset.block);
       if (!at) return hideTip();
-      const boxes = at.getClientRects();
       const { left, top, width } = at.getBoundingClientRect();
-      showTip(this.#says(Number(at.dataset.block)), boxes, clientX ?? left + width / 2, clientY ?? top);
+      showTip(this.#says(Number(at.dataset.block)), at, clientX ?? left + width / 2, clientY ?? top);
     };
     const leave = () => {
       light();

@@ -303,6 +303,17 @@ async def test_a_gateway_that_is_gone(page: Page, worker: FakeWorker) -> None:
     await expect(last_turn(page).get_by_role("alert")).to_have_text("The gateway cannot be reached.")
 
 
+async def test_a_connection_that_breaks(page: Page, worker: FakeWorker, served: Served) -> None:
+    run = await ask(page, worker)
+    await run.commit("Half of", tokens=32)
+    await expect(last_turn(page).locator(".text")).to_have_text("Half of")
+    for connection in list(served.server.server_state.connections):
+        connection.transport.abort()
+    await expect(last_turn(page).get_by_role("alert")).to_contain_text("The answer broke off")
+    await expect(last_turn(page).locator(".text")).to_have_text("Half of")
+    await settled(page)
+
+
 async def test_the_events_as_they_came(page: Page, worker: FakeWorker) -> None:
     run = await ask(page, worker)
     await run.commit("Hello", tokens=32)

@@ -6,7 +6,14 @@ const NAME = "dllm-stack.key";
 const WRITTEN = /^[\x21-\x7e]+$/; // what a header can carry
 const field = byId("key");
 
-export const key = () => sessionStorage.getItem(NAME) ?? "";
+let held = "";
+try {
+  held = sessionStorage.getItem(NAME) ?? "";
+} catch {
+  // A browser may forbid it: then the key is kept until the page is left.
+}
+
+export const key = () => held;
 
 /** `changed` is called when there is another key, or none any more. */
 export function install(changed) {
@@ -38,14 +45,19 @@ export function askForKey(why) {
 }
 
 function keep(value) {
-  if (value) sessionStorage.setItem(NAME, value);
-  else sessionStorage.removeItem(NAME);
+  held = value;
+  try {
+    if (value) sessionStorage.setItem(NAME, value);
+    else sessionStorage.removeItem(NAME);
+  } catch {
+    // As above.
+  }
   field.value = "";
   show(byId("locked"), false);
   tell();
 }
 
 function tell() {
-  byId("held").textContent = key() ? "in use" : "none";
-  show(byId("forget"), key() !== "");
+  byId("held").textContent = held ? "in use" : "none";
+  show(byId("forget"), held !== "");
 }

@@ -30,6 +30,7 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 Policy = Literal["session", "prefix", "least_tokens"]
 
 _PREFIX = "DLLM_"
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d{1,5})?|https?://\[[0-9a-f:]+\](:\d{1,5})?")
 _NO_SETTINGS = re.compile(r"DLLM_CONFIG$|DLLM_TEST_")  # the settings file; what only tests read
 
 
@@ -100,6 +101,15 @@ class QueueSettings(_Group):
         return self
 
 
+class LimitSettings(_Group):
+    blind_s: float = Field(
+        60.0,
+        ge=0,
+        le=60,
+        description="How long a tenant with limits is refused when it is not known what it has used.",
+    )
+
+
 class Listener(_Group):
     host: str = "127.0.0.1"
     port: int = Field(ge=0, le=65535, description="0 takes any free one.")
@@ -109,11 +119,28 @@ class GatewaySettings(Listener):
     port: int = Field(8000, ge=0, le=65535)
     request_timeout_s: float = Field(600.0, gt=0, description="Deadline of a request, waiting included.")
     max_body_bytes: int = Field(4 << 20, ge=1)
+    body_timeout_s: float = Field(60.0, gt=0, description="How long a client may take to send a body.")
+    cors_origins: list[str] = Field(
+        [], description="Web pages of these origins may use the API from a browser; `*`: of any."
+    )
     reply_grace_s: float = Field(
         10.0, ge=0, description="How long running streams outlive an unreachable Redis."
     )
+    keep_alive_s: float = Field(
+        15.0, ge=0, description="Silence of a stream after which it gets a comment; 0: none."
+    )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for open requests.")
     playground: bool = Field(True, description="Whether there is a page at `/` for people to try the models.")
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, origins: list[str]) -> list[str]:
+        for origin in origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"{origin!r} is no origin, as in https://app.example or http://localhost:3000"
+                )
+        return origins
 
 
 class AccessSettings(_Group):
@@ -202,6 +229,7 @@ class Settings(BaseSettings):
     log_format: Literal["console", "json"] = "console"
     redis: RedisSettings = RedisSettings()
     queue: QueueSettings = QueueSettings()
+    limits: LimitSettings = LimitSettings()
     gateway: GatewaySettings = GatewaySettings()
     access: AccessSettings = AccessSettings()
     admin: AdminSettings = AdminSettings()

@@ -1,4 +1,4 @@
-"""The life of one generation request, from its first byte to the last byte of its answer."""
+"""The life of one request, from its first byte to the last byte of its answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any
-from uuid import uuid4
 
 import structlog
 from msgspec.structs import replace
@@ -14,25 +13,29 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from dllm_stack.messages import End
+from dllm_stack.limits import LimitError, Reservation
+from dllm_stack.messages import End, Information
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.tenants import Tenant
-from gateway import relay
+from gateway import charge, relay
 from gateway.answer import Answer
 from gateway.body import ClientGone, decode_json, read_body
 from gateway.catalogue import OTHER
 from gateway.channel import Channel
 from gateway.errors import INTERNAL, error_response
 from gateway.gateway import SHUTTING_DOWN, Gateway
+from gateway.inquiry import Inquiry
 from gateway.jobs import Call, Jobs
+from gateway.keep_alive import KeepAlive
 from gateway.metrics import Pace
 from gateway.refusal import refuse_unread
+from gateway.request_id import client_request_id, request_id_of
 from gateway.terms import Terms, TermsInHeaders, settle_auto
 
 SEND_GRACE_S = 5.0  # what a client that does not read may take beyond the deadline
 
 # Takes the decoded body and the request's id. Raises RequestError.
-Interpret = Callable[[Any, Gateway, str], Awaitable[Call]]
+Interpret = Callable[[Any, Gateway, str], Awaitable[Call | Inquiry]]
 
 log = structlog.get_logger()
 
@@ -52,11 +55,12 @@ class Exchange(Response):
         self._gateway = gateway
         self._endpoint = endpoint
         self._interpret = interpret
-        self._id = uuid4().hex
+        self._id = ""
         self._model = OTHER
         self._timeout_s = math.inf
-        self._call: Call | None = None
+        self._call: Call | Inquiry | None = None
         self._jobs: Jobs | None = None
+        self._asking: asyncio.Task[Information] | None = None
         self._closed: End | None = None
         self._body_read = False
 
@@ -65,10 +69,12 @@ class Exchange(Response):
         self._closed = self._closed or end
         if self._jobs is not None:
             self._jobs.close(self._closed)
+        if self._asking is not None:
+            self._asking.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway, loop = self._gateway, asyncio.get_running_loop()
-        self._started = loop.time()
+        self._id, self._started = request_id_of(scope), loop.time()
         self._limit(gateway.settings.gateway.request_timeout_s)
         channel = Channel(send, self._id, self._deadline + SEND_GRACE_S)
         open_requests = gateway.metrics.open_requests.labels(self._endpoint)
@@ -89,6 +95,7 @@ class Exchange(Response):
                 log.warning(
                     "request failed",
                     request=self._id,
+                    client_request=client_request_id(Headers(scope=scope)),
                     endpoint=self._endpoint,
                     model=self._model,
                     code=end.problem and str(end.problem.code),
@@ -107,6 +114,8 @@ class Exchange(Response):
             # The body may have taken its time, and the key have been revoked meanwhile.
             tenant = await access.tenant(headers)
             tier = access.permit(tenant, self._call)
+            if isinstance(self._call, Inquiry):
+                return await self._ask(self._call, tenant, receive, channel)
             agreed = Terms.agreed(tenant, tier, terms, self._call.terms, self._deadline)
             end = await self._answer(self._call, agreed, receive, channel)
         except RequestError as error:
@@ -128,15 +137,19 @@ class Exchange(Response):
             self._timeout_s = timeout_s
             self._deadline = self._started + timeout_s
 
-    async def _read(self, headers: Headers, receive: Receive, tenant: Tenant) -> Call:
+    async def _read(self, headers: Headers, receive: Receive, tenant: Tenant) -> Call | Inquiry:
         gateway = self._gateway
         if gateway.draining:
             raise RequestError(SHUTTING_DOWN)
+        limit_s = gateway.settings.gateway.body_timeout_s
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with asyncio.timeout_at(min(self._deadline, self._started + limit_s)):
                 body = await read_body(headers, receive, gateway.settings.gateway.max_body_bytes)
         except TimeoutError:
-            raise RequestError(self._deadline_exceeded("send its body")) from None
+            if self._timeout_s <= limit_s:
+                raise RequestError(self._deadline_exceeded("send its body")) from None
+            message = f"The body did not arrive within {limit_s:g} s."
+            raise RequestError(Problem(ErrorCode.REQUEST_TIMEOUT, message)) from None
         self._body_read = True
         asked = decode_json(body)
         if isinstance(asked, dict):
@@ -152,19 +165,73 @@ class Exchange(Response):
             jobs.close(self._closed)
         watch = asyncio.create_task(self._watch(receive))
         timer = asyncio.get_running_loop().call_at(self._deadline, self._expire)
+        reservation: Reservation | None = None
         try:
+            reservation = await self._reserve(call, terms.tenant, lambda: charge.used(jobs.tickets), channel)
             await jobs.admit()
             answers = [
-                Answer(index, ticket, Pace(self._gateway.metrics, self._model, self._started))
-                for index, ticket in enumerate(jobs.tickets)
+                Answer(
+                    choices := call.choices_of(number),
+                    ticket,
+                    Pace(self._gateway.metrics, self._model, self._started),
+                    is_first=choices[0] % call.n == 0,
+                )
+                for number, ticket in enumerate(jobs.tickets)
             ]
-            return await (relay.stream if call.stream else relay.collect)(
-                jobs, answers, call.rendering, channel
-            )
+            if not call.stream:
+                return await relay.collect(jobs, answers, call.rendering, channel)
+            period_s = self._gateway.settings.gateway.keep_alive_s
+            keep_alive = KeepAlive(period_s, jobs.position if call.tells_position else None)
+            return await relay.stream(jobs, answers, call.rendering, channel, keep_alive)
         finally:
             timer.cancel()
             watch.cancel()
             jobs.release()
+            if reservation is not None:
+                await reservation.settle(charge.used(jobs.tickets))
+
+    async def _reserve(
+        self, call: Call | Inquiry, tenant: Tenant, used: Callable[[], int], channel: Channel
+    ) -> Reservation:
+        asks = 0, 0
+        if tenant.limits.tokens_per_minute is not None and isinstance(call, Call):
+            asks = charge.asked((prompt for prompt, _ in call.tasks()), call.decoding.max_tokens)
+        try:
+            reservation = await self._gateway.limiter.reserve(tenant, self._id, *asks)
+        except LimitError as error:
+            channel.headers |= error.headers
+            raise
+        channel.headers |= reservation.headers
+
+        async def settle() -> None:
+            """A client that has its answer may send the next request at once, and has room for it."""
+            await reservation.settle(used())
+
+        channel.before_end = settle
+        return reservation
+
+    async def _ask(self, inquiry: Inquiry, tenant: Tenant, receive: Receive, channel: Channel) -> End:
+        """A question counts as a request of its tenant, and as no token."""
+        feed = self._gateway.ledger.feed(inquiry.pool)
+        watch = asyncio.create_task(self._watch(receive))
+        timer = asyncio.get_running_loop().call_at(self._deadline, self._expire)
+        reservation: Reservation | None = None
+        try:
+            reservation = await self._reserve(inquiry, tenant, lambda: 0, channel)
+            self._asking = asyncio.create_task(feed.ask(inquiry.asks))
+            if self._closed is None:
+                await asyncio.wait({self._asking})
+            if self._closed is not None:
+                return self._closed
+            await relay.send(inquiry.document(self._asking.result()), channel)
+            return relay.COMPLETED
+        finally:
+            timer.cancel()
+            watch.cancel()
+            if self._asking is not None:
+                self._asking.cancel()
+            if reservation is not None:
+                await reservation.settle(0)
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -172,8 +239,7 @@ class Exchange(Response):
         self.close(_GONE)
 
     def _expire(self) -> None:
-        assert self._jobs is not None
-        ran = any(ticket.attempt for ticket in self._jobs.tickets)
+        ran = self._jobs is None or any(ticket.attempt for ticket in self._jobs.tickets)
         self.close(_ended(self._deadline_exceeded("finish" if ran else "get a first block")))
 
     def _deadline_exceeded(self, what: str) -> Problem:
@@ -182,7 +248,7 @@ class Exchange(Response):
 
     async def _report(self, problem: Problem, receive: Receive, channel: Channel) -> None:
         if channel.started:
-            assert self._call is not None
+            assert isinstance(self._call, Call)
             await channel.write(self._call.rendering.failure(problem), more=False)
             return
         if not self._body_read:

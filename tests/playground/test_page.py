@@ -69,9 +69,9 @@ async def test_a_block_says_what_it_took(page: Page, worker: FakeWorker) -> None
     await expect(tip).to_have_text(
         re.compile(r"^block 1, 20 tokens, 4 forwards, [\d.]+ m?s after the request$")
     )
-    await turn.locator(".text .block").nth(1).hover()
+    await turn.locator(".text .block").nth(2).hover()
     await expect(tip).to_have_text(
-        re.compile(r"^block 2, 64 tokens, 5 forwards, [\d.]+ m?s after the one before$")
+        re.compile(r"^block 3, 32 tokens, 2 forwards, [\d.]+ m?s after the one before$")
     )
     await expect(turn.locator(".lit")).to_have_count(2)  # in the text and on the strip
     await page.get_by_label("Message").hover()
@@ -80,8 +80,8 @@ async def test_a_block_says_what_it_took(page: Page, worker: FakeWorker) -> None
     strip = turn.get_by_role("group", name="Blocks over time")
     await strip.get_by_role("button").first.focus()
     for key, told in (
-        ("ArrowRight", "block 2,"),
-        ("End", "block 3, 1 token, 1 forward,"),
+        ("ArrowRight", "block 2, 32 tokens, 3 forwards,"),
+        ("End", "block 4, 1 token, 1 forward,"),
         ("Home", "block 1,"),
     ):
         await page.keyboard.press(key)

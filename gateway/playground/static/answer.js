@@ -3,8 +3,8 @@
 import { ApiError, chat, requestId } from "./api.js";
 
 /** Tokens committed together.
- * `tokens` and `forwards` are null until, and unless, they are told; `took` is ms since the block before, or since
- * the request was sent. */
+ * `forwards` is null until the end, and where nobody tells; `took` is ms since the block before, or since the request
+ * was sent. */
 class Block {
   constructor(index, text, tokens, at, took) {
     Object.assign(this, { index, text, tokens, at, took, forwards: null });
@@ -12,7 +12,7 @@ class Block {
 }
 
 export class Answer {
-  /** `seen` is called after every change, with the block that is new if there is one. */
+  /** `seen` is called after every change, with the block that is new or has grown, if there is one. */
   constructor(request, seen) {
     this.request = request;
     this.blocks = [];
@@ -97,39 +97,32 @@ export class Answer {
     const chunk = JSON.parse(data);
     if (chunk.error) throw new ApiError(chunk.error);
     const choice = chunk.choices[0];
-    const block = this.#block(choice?.delta?.content ?? "", choice?.token_ids, chunk.usage?.completion_tokens, at);
+    const block = choice && this.#block(choice.delta.content ?? "", choice.token_ids.length, at);
     this.finish = choice?.finish_reason ?? this.finish;
     if (chunk.dllm) this.#cost(chunk.dllm);
     if (block || this.finish) this.#seen(block);
   }
 
-  /** The block that a chunk tells of. Its length is that of its ids, or else what the usage so far has grown by. */
-  #block(text, ids, used, at) {
-    const tokens = ids?.length ?? (used === undefined ? null : used - this.tokens);
-    if (!text && !tokens) return null;
-    const before = this.blocks.at(-1)?.at ?? this.started;
-    const block = new Block(this.blocks.length, text, tokens, at, at - before);
-    this.blocks.push(block);
+  /** The block that a chunk tells of: a new one, or the last one when the text that it held back comes without any
+   * tokens; null: none. */
+  #block(text, tokens, at) {
+    const last = this.blocks.at(-1);
     this.text += text;
-    this.tokens += tokens ?? 0;
+    this.tokens += tokens;
+    if (!tokens && last) {
+      last.text += text;
+      return text ? last : null;
+    }
+    if (!tokens && !text) return null;
     this.state = "running";
+    const block = new Block(this.blocks.length, text, tokens, at, at - (last?.at ?? this.started));
+    this.blocks.push(block);
     return block;
   }
 
-  /** The gateway's statistics have a block more where one had no text to send. */
   #cost({ per_block, tokens_per_forward }) {
     this.tokensPerForward = tokens_per_forward;
-    let next = 0;
-    let told = 0;
-    let shown = 0;
-    for (const block of this.blocks) {
-      shown += block.tokens ?? 0;
-      let forwards = 0;
-      while (next < per_block.length && told + per_block[next].tokens <= shown) {
-        told += per_block[next].tokens;
-        forwards += per_block[next++].forwards;
-      }
-      if (forwards) block.forwards = forwards;
-    }
+    const told = per_block.filter(({ tokens }) => tokens);
+    for (const [index, block] of this.blocks.entries()) block.forwards = told[index]?.forwards || null;
   }
 }

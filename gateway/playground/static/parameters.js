@@ -88,8 +88,9 @@ export function request(messages) {
     const changed = [...own()].map((field) => [field.id.replace("dllm.", ""), value(field)]);
     asked.dllm = { ...how, ...Object.fromEntries(changed), stats: true };
   }
+  asked.return_token_ids = true; // so that each block has an event, even one whose text is held back
   asked.stream = true;
-  asked.stream_options = { include_usage: true, continuous_usage_stats: true };
+  asked.stream_options = { include_usage: true, include_queue_position: true };
   return asked;
 }
 

@@ -56,7 +56,7 @@ export class TurnView {
 
   /** To be called after every change of the answer. */
   update(block) {
-    if (block) this.#add(block);
+    if (block) this.#put(block);
     if (!this.answer.open) this.#finish();
     this.#live();
     this.#logged();
@@ -70,16 +70,21 @@ export class TurnView {
     this.#live();
   }
 
-  #add(block) {
+  #put(block) {
+    const there = this.text.children[block.index];
+    if (there) {
+      there.textContent = block.text;
+      return;
+    }
     const kind = block.index % 2 ? "odd" : "even";
     this.text.append(element("span", { className: `block ${kind}`, textContent: block.text, "data-block": block.index }));
     this.text.classList.toggle("code", this.answer.text.includes("```"));
     const segment = element("button", { type: "button", className: kind, tabIndex: block.index ? -1 : 0, "data-block": block.index });
     segment.style.setProperty("flex-grow", block.took);
     this.strip.insertBefore(segment, this.waiting);
-    segment.style.setProperty("--tokens", block.tokens ?? 1);
+    segment.style.setProperty("--tokens", block.tokens);
     segment.setAttribute("aria-label", this.#says(block.index));
-    this.strip.style.setProperty("--most", Math.max(...this.answer.blocks.map(({ tokens }) => tokens ?? 1)));
+    this.strip.style.setProperty("--most", Math.max(1, ...this.answer.blocks.map(({ tokens }) => tokens)));
     this.strip.classList.toggle("many", block.index >= MANY);
   }
 
@@ -89,7 +94,7 @@ export class TurnView {
     const { tokens, forwards, took } = this.answer.blocks[index];
     return [
       `block ${index + 1}`,
-      ...(tokens === null ? [] : [count(tokens, "token")]),
+      count(tokens, "token"),
       ...(forwards === null ? [] : [count(forwards, "forward")]),
       index ? `${duration(took)} after the one before` : `${duration(took)} after the request`,
     ].join(", ");

@@ -5,10 +5,7 @@ OLDEST := $(VENV)/sglang-0.5.17
 QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
-	show-disconnect show-kill show-continuation show-keys show-overload show-count show-demo show-agreement show-properties \
-	show-admin show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
-	bench-gpu-kernel bench-gpu-modes tune-moe show-playground
+.PHONY: $(shell awk -F: '/^[a-z-]+:.*## / {print $$1}' Makefile)
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +40,8 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(OLDEST)/.installed ## Style, types, and every test
-	@$(VENV)/bin/python -m pytest
+test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(OLDEST)/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
+	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadgroup
 
 bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer
 	@$(VENV)/bin/python -m loadtest.overhead

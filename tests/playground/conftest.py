@@ -100,6 +100,7 @@ def open_page(browser: Browser, served: Served) -> Open:
             viewport={"width": width[0], "height": width[1]},
             color_scheme=scheme,
             permissions=permissions,
+            has_touch=width == PHONE,
             reduced_motion="reduce",
         )
         page = await own.new_page()

@@ -51,7 +51,7 @@ export class Answer {
   }
 
   get #last() {
-    return this.blocks.length ? this.blocks.at(-1).at : this.ended ?? performance.now();
+    return this.blocks.length ? this.blocks.at(-1).at : (this.ended ?? performance.now());
   }
 
   stop() {

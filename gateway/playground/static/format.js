@@ -1,7 +1,11 @@
 // Figures as they are shown.
 
 const digits = (value, count) =>
-  value.toLocaleString("en", { minimumFractionDigits: count, maximumFractionDigits: count, useGrouping: false });
+  value.toLocaleString("en", {
+    minimumFractionDigits: count,
+    maximumFractionDigits: count,
+    useGrouping: false,
+  });
 
 /** Milliseconds, as "96 ms" or "1.30 s". */
 export function duration(ms) {

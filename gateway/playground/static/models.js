@@ -72,14 +72,18 @@ function renew() {
   const before = mode();
   const decoding = model()?.decoding;
   const modes = Object.entries(decoding?.modes ?? {});
-  const same = (one, other) => JSON.stringify(Object.entries(one).sort()) === JSON.stringify(Object.entries(other).sort());
+  const same = (one, other) =>
+    JSON.stringify(Object.entries(one).sort()) === JSON.stringify(Object.entries(other).sort());
   let usual = modes.find(([, each]) => same(each, decoding.default))?.[0];
   if (decoding && usual === undefined) {
     usual = "";
     modes.unshift(["", decoding.default]);
   }
   const picked = before && modes.some(([name]) => name === before) ? before : usual;
-  fieldset.replaceChildren(fieldset.firstElementChild, ...modes.map(([name, each]) => option(name, each, name === picked)));
+  fieldset.replaceChildren(
+    fieldset.firstElementChild,
+    ...modes.map(([name, each]) => option(name, each, name === picked)),
+  );
   show(fieldset, modes.length > 0);
   changed();
 }
@@ -95,5 +99,8 @@ function option(name, decision, checked) {
 }
 
 function described({ algorithm, ...parameters }) {
-  return [algorithm, ...Object.entries(parameters).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`)].join(", ");
+  return [
+    algorithm,
+    ...Object.entries(parameters).map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`),
+  ].join(", ");
 }

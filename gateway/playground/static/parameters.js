@@ -42,7 +42,13 @@ const value = (field) => (field.disabled || field.value === "" ? undefined : Num
 
 function number(name, usual, typed) {
   const id = `dllm.${name}`;
-  const input = element("input", { id, type: "number", step: "any", placeholder: usual ?? "its own", value: typed ?? "" });
+  const input = element("input", {
+    id,
+    type: "number",
+    step: "any",
+    placeholder: usual ?? "its own",
+    value: typed ?? "",
+  });
   const words = name.split("_").flatMap((word, place) => (place ? ["_", element("wbr"), word] : [word]));
   return element("label", { htmlFor: id }, ...words, input);
 }

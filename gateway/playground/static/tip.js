@@ -24,3 +24,6 @@ export function showTip(text, at, x, y) {
 export function hideTip() {
   tip.hidden = true;
 }
+
+addEventListener("scroll", hideTip, { passive: true });
+addEventListener("pointerdown", hideTip);

@@ -29,7 +29,12 @@ export class TurnView {
     this.status = element("p", { className: "status" });
     this.figures = FIGURES.map(([name, value, shown]) => new Figure(name, value, shown));
     this.log = element("ol", { tabIndex: 0, "aria-label": "Events" }); // it scrolls
-    this.events = element("details", { className: "events" }, element("summary", { textContent: "Events" }), this.log);
+    this.events = element(
+      "details",
+      { className: "events" },
+      element("summary", { textContent: "Events" }),
+      this.log,
+    );
     this.again = button("Ask again", again);
     const copies = navigator.clipboard
       ? [
@@ -45,7 +50,12 @@ export class TurnView {
       this.strip,
       this.text,
       this.status,
-      element("div", { className: "margin" }, element("p", { className: "how", textContent: label }), element("dl", {}, ...this.figures.map(({ root }) => root))),
+      element(
+        "div",
+        { className: "margin" },
+        element("p", { className: "how", textContent: label }),
+        element("dl", {}, ...this.figures.map(({ root }) => root)),
+      ),
       this.events,
       this.actions,
     );
@@ -66,7 +76,7 @@ export class TurnView {
   setAside() {
     this.root.classList.add("set-aside");
     this.again.remove();
-    this.ended = "Set aside, and asked again.";
+    this.ended = "Set aside: no part of the conversation any more.";
     this.#live();
   }
 
@@ -77,9 +87,16 @@ export class TurnView {
       return;
     }
     const kind = block.index % 2 ? "odd" : "even";
-    this.text.append(element("span", { className: `block ${kind}`, textContent: block.text, "data-block": block.index }));
+    this.text.append(
+      element("span", { className: `block ${kind}`, textContent: block.text, "data-block": block.index }),
+    );
     this.text.classList.toggle("code", this.answer.text.includes("```"));
-    const segment = element("button", { type: "button", className: kind, tabIndex: block.index ? -1 : 0, "data-block": block.index });
+    const segment = element("button", {
+      type: "button",
+      className: kind,
+      tabIndex: block.index ? -1 : 0,
+      "data-block": block.index,
+    });
     segment.style.setProperty("flex-grow", block.took);
     this.strip.insertBefore(segment, this.waiting);
     segment.style.setProperty("--tokens", block.tokens);
@@ -105,14 +122,15 @@ export class TurnView {
     const since = answer.elapsed - (answer.blocks.length ? answer.blocks.at(-1).at - answer.started : 0);
     this.waiting.style.setProperty("flex-grow", answer.open ? since : 0);
     for (const figure of this.figures) figure.show(answer);
-    this.status.textContent = answer.state === "waiting" ? (answer.place ?? "waiting") : this.ended ?? "";
+    this.status.textContent = answer.state === "waiting" ? (answer.place ?? "waiting") : (this.ended ?? "");
   }
 
   #finish() {
     clearInterval(this.timer);
     const { state, error, finish } = this.answer;
     this.root.classList.add(state);
-    for (const [index, each] of this.#segments().entries()) each.setAttribute("aria-label", this.#says(index));
+    for (const [index, each] of this.#segments().entries())
+      each.setAttribute("aria-label", this.#says(index));
     if (state === "stopped") this.ended = "Stopped.";
     if (finish === "length") this.ended = "Cut off at the limit of tokens.";
     if (error) this.#failed(error);
@@ -164,6 +182,7 @@ export class TurnView {
     };
     this.root.addEventListener("pointerover", tell);
     this.root.addEventListener("pointermove", tell); // what there is to tell may have changed
+    this.root.addEventListener("click", tell); // a finger leaves when it is lifted
     this.root.addEventListener("pointerleave", leave);
     this.strip.addEventListener("focusin", tell);
     this.strip.addEventListener("focusout", leave);

@@ -92,8 +92,9 @@ show-overload: setup ## 200 requests on a queue of 100: the surplus gets 429 at 
 show-admin: setup ## The admin API on two gateways, pausing and draining: who may, what it does, what it refuses
 	@$(VENV)/bin/python -m pytest tests/admin tests/queue/test_pool_orders.py -k "not redis7 and not cluster"
 
-show-properties: setup ## The queue's scripts against a plain model: twice QUEUE_RUNS (1,000) random histories
-	@DLLM_TEST_QUEUE_RUNS=$(QUEUE_RUNS) $(VENV)/bin/python -m pytest tests/queue/test_pool_properties.py -k valkey
+show-properties: setup ## The scripts of queue and limits against plain models: twice QUEUE_RUNS (1,000) random histories
+	@DLLM_TEST_QUEUE_RUNS=$(QUEUE_RUNS) $(VENV)/bin/python -m pytest -k valkey \
+		tests/queue/test_pool_properties.py tests/limits/test_limit_properties.py
 
 show-chaos: setup ## 1,000 streams while every kind of process is killed and Redis loses its data, on simulators
 	@$(VENV)/bin/python -m loadtest.chaos
@@ -109,6 +110,12 @@ $(PEERS)/.installed: loadtest/peers.txt
 show-fuzz: setup $(OLDEST)/.installed ## 10,000 random requests to an engine of each SGLang, 1,000 to a gateway: no hang, no 500
 	@DLLM_TEST_FUZZ=10000 DLLM_TEST_FUZZ_SEED=$(or $(SEED),1) $(VENV)/bin/python -m pytest \
 		tests/engine/test_fuzz.py tests/stack/test_fuzz.py
+
+show-limits: setup ## Eight clients a tenant over two gateways: limits used up, none exceeded, Redis' data lost (6 minutes)
+	@$(VENV)/bin/python -m loadtest.limits
+
+show-clients: setup ## 500 slow readers and 500 clients that vanish beside 20 honest ones: times, slots, memory
+	@$(VENV)/bin/python -m loadtest.clients
 
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server

@@ -1,10 +1,10 @@
 """Clients that read slowly and clients that vanish, beside honest ones: `python -m loadtest.clients`.
 
-The honest ones stream chats one after the other: first alone, then beside a crowd, twice. Of the crowd one half
-reads a few bytes a second of long answers, and stays to the end; the other half goes away in the middle of its
-body, before the first block, or in the middle of its stream, with a FIN or with a RST. The engine, a simulator,
-has slots for all, so that what the honest ones notice is what the crowd costs the gateway, the queue and the
-machine. Afterwards all slots must be free, and the gateway as large as it was.
+The honest ones stream chats one after the other: first alone, then beside a crowd, twice. Of the crowd one
+half reads a few bytes a second of long answers, and stays to the end; the other half goes away in the middle
+of its body, before the first block, or in the middle of its stream, with a FIN or with a RST. The engine, a
+simulator, has slots for all, so that what the honest ones notice is what the crowd costs the gateway, the
+queue and the machine. Afterwards all slots must be free, and the gateway as large as it was.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import statistics
 import struct
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -48,9 +46,6 @@ class Times:
 
     first: list[float] = field(default_factory=list)
     whole: list[float] = field(default_factory=list)
-
-    def p50_ms(self, name: str) -> float:
-        return statistics.median(getattr(self, name)) * 1000
 
 
 async def honest(url: str, times: Times, until: float) -> None:
@@ -105,7 +100,7 @@ async def slow_reader(url: str, after_s: float) -> None:
     client = Rude(url)
     try:
         await client.send(SLOW_TOKENS)
-        while await client.read(SLOW_BYTES):
+        while await client.read(SLOW_BYTES):  # noqa: ASYNC110
             await asyncio.sleep(SLOW_EVERY_S)
     finally:
         client.leave()
@@ -222,20 +217,25 @@ async def run(alone_s: float, crowd_s: float) -> bool:
             )
             print(f"  with all of them    {full}")
             print(f"  after they are gone {end}")
-            for name in ("first", "whole"):
-                before, beside = alone.p50_ms(name), times.p50_ms(name)
-                change = beside / before - 1
-                print(
-                    f"  p50 of the {'first block' if name == 'first' else 'whole answer'}, ms:"
-                    f" {before:.1f} alone, {beside:.1f} beside them, {change:+.1%}"
-                )
-                ok &= change < MOST_SLOWER
+            for name, before, beside in (
+                ("first block", alone.first, times.first),
+                ("whole answer", alone.whole, times.whole),
+            ):
+                ok &= compare(name, statistics.median(before), statistics.median(beside))
             grown = end.memory / start.memory - 1
             print(f"  memory against the start: {grown:+.1%}")
             ok &= not (end.open_requests or end.jobs or end.slots_busy)
             ok &= grown < MOST_LARGER and end.descriptors <= start.descriptors
         await connections.aclose()
     return ok
+
+
+def compare(name: str, before_s: float, beside_s: float) -> bool:
+    """Prints how much slower something was, and says whether that is little enough."""
+    change = beside_s / before_s - 1
+    figures = f"{before_s * 1000:.1f} ms alone, {beside_s * 1000:.1f} ms beside them, {change:+.1%}"
+    print(f"  p50 of the {name}: {figures}")
+    return change < MOST_SLOWER
 
 
 def main() -> None:

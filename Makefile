@@ -20,6 +20,10 @@ $(VENV)/.installed: requirements/cpu.txt requirements/install.sh pyproject.toml
 $(VENV)/bin/redis-server: requirements/redis_server.sh $(VENV)/.installed
 	@requirements/redis_server.sh $(VENV)
 
+# And the page in a browser.
+$(VENV)/bin/chromium: requirements/chromium.sh $(VENV)/.installed
+	@requirements/chromium.sh $(VENV)
+
 # And the engine by the oldest SGLang that the extension supports.
 $(OLDEST)/.installed: requirements/sglang-0.5.17.txt $(VENV)/.installed
 	@echo "setup: sglang 0.5.17, for the tests"
@@ -36,7 +40,7 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
+test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(OLDEST)/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
 	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadgroup
 
 bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer
@@ -60,6 +64,9 @@ show-agreement: setup ## 20 prompts asked of the engine here, in float32: the sa
 
 show-openai: setup ## The OpenAI SDKs, Python and Node: streams, usage, and an error for each refused parameter
 	@$(VENV)/bin/python -m pytest tests/stack/test_openai_sdks.py
+
+show-playground: setup $(VENV)/bin/chromium ## The page at /, in headless Chromium: alone, and on the whole stack
+	@$(VENV)/bin/python -m pytest tests/playground tests/stack/test_playground.py
 
 show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to /generate
 	@$(VENV)/bin/python -m pytest tests/stack/test_seed_prompts.py

@@ -23,6 +23,7 @@ from gateway.gateway import Gateway
 from gateway.generate import routes as generate
 from gateway.generate.protocol import RULES as GENERATE_RULES
 from gateway.models import routes as models
+from gateway.playground import routes as playground
 from gateway.request_id import RequestIds
 from gateway.tokenize import routes as tokenize
 from gateway.tokenize.protocol import RULES as TOKENIZE_RULES
@@ -63,6 +64,8 @@ def create_app(settings: Settings) -> FastAPI:
     errors.install(app)
     for routes in (chat, completions, generate, tokenize, detokenize, models, health):
         app.include_router(routes.router)
+    if settings.gateway.playground:
+        app.include_router(playground.router)
     openapi.install(
         app,
         {

@@ -1,11 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
+CLIENTS := $(VENV)/clients
 OLDEST := $(VENV)/sglang-0.5.17
 QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up lint test bench show-fresh-clone show-openai show-seeds show-bench-serving \
+.PHONY: help setup up lint test bench show-fresh-clone show-conformance show-seeds show-bench-serving \
 	show-disconnect show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
 	show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
 	bench-gpu-kernel bench-gpu-modes
@@ -31,6 +32,11 @@ $(OLDEST)/.installed: requirements/sglang-0.5.17.txt $(VENV)/.installed
 		--target $(OLDEST) --requirement $<
 	@touch $@
 
+# Other people's clients, each kind in a folder of its own.
+$(CLIENTS)/%/.installed: requirements/clients/%.txt requirements/clients.sh $(VENV)/.installed
+	@requirements/clients.sh $(VENV)/bin/python $* $(CLIENTS)/$*
+	@touch $@
+
 up: setup ## Run the whole stack on this machine: gateway, router, worker, queue and engine
 	@$(VENV)/bin/dllm-stack up
 
@@ -39,7 +45,7 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed ## Style, types, and every test
+test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed $(CLIENTS)/sdks/.installed ## Style, types, and every test
 	@$(VENV)/bin/python -m pytest
 
 bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer
@@ -61,8 +67,8 @@ show-agreement: setup ## 20 prompts asked of the engine here, in float32: the sa
 	@for record in models/demo/h200/*.json; do \
 		$(VENV)/bin/python -m models.demo.agreement compare models/demo/checkpoint .run/cpu.json $$record || exit; done
 
-show-openai: setup ## The OpenAI SDKs, Python and Node: streams, usage, and an error for each refused parameter
-	@$(VENV)/bin/python -m pytest tests/stack/test_openai_sdks.py
+show-conformance: setup $(CLIENTS)/sdks/.installed ## The newest OpenAI SDKs, Python and Node, on every row of the API's table, streaming and not
+	@DLLM_TEST_CONFORMANCE=all $(VENV)/bin/python -m pytest tests/conformance/test_table.py tests/stack/test_conformance.py
 
 show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to /generate
 	@$(VENV)/bin/python -m pytest tests/stack/test_seed_prompts.py

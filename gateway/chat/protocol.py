@@ -80,10 +80,12 @@ RULES = Rules(
         "audio": Neutral((dict,), (), "only text is generated"),
         "reasoning_effort": Neutral((str,), ("none",), "the model does not think aloud"),
         "verbosity": Neutral((str,), ("medium",), "the length of an answer cannot be steered"),
+        "moderation": Neutral((dict,), (), "nothing is moderated"),
         "web_search_options": Neutral((dict,), (), "there is no web search"),
         "chat_template_kwargs": Neutral((dict,), ({},), "the chat template takes no arguments"),
     },
-    ignored=OPENAI_IGNORED | {"parallel_tool_calls", "prediction", "prompt_cache_retention"},
+    ignored=OPENAI_IGNORED
+    | {"parallel_tool_calls", "prediction", "prompt_cache_options", "prompt_cache_retention"},
 )
 
 

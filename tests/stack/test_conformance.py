@@ -1,0 +1,164 @@
+"""The newest OpenAI SDKs, Python and Node, on every row of docs/api.md's table: see tests/conformance."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import tokenizers
+from openai import OpenAI
+
+from loadtest.local_stack import LocalStack
+from tests.conformance import programs
+from tests.conformance.case import BASE, RENDERED, SAME, TOKENS, Answers, Case, Refused
+from tests.conformance.cases import all_cases
+from tests.conformance.seen import Seen, read
+from tests.conformance.table import GENERATE, cells
+
+ALL = os.environ.get("DLLM_TEST_CONFORMANCE") == "all"
+SDKS = {"python": "openai_python.py", "node": "openai_node.mjs"}
+# What the SDKs raise, by HTTP status.
+_CLASSES = {
+    400: "BadRequestError",
+    404: "NotFoundError",
+    504: "InternalServerError",
+}
+CASES = {case.name: case for case in all_cases()}
+
+FIGURES: list[str] = []
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass(frozen=True)
+class Run:
+    """All cases by one SDK.
+
+    Attributes:
+        seen: (name of a case, whether it was asked to stream) -> what was seen.
+        usual: (path, whether streamed) -> the answer to the usual request.
+        named: path -> the parameters that the SDK's method names, where it can be asked.
+    """
+
+    seen: dict[tuple[str, bool], Seen]
+    usual: dict[tuple[str, bool], Seen]
+    named: dict[str, list[str]]
+
+
+def _modes(case: Case, sdk: str) -> list[bool]:
+    """Whether it is asked to stream. Where not all is asked, what one SDK streams the other asks at once."""
+    if not case.streams:
+        return [False]
+    if ALL or not case.parameter:
+        return [False, True]
+    return [(len(case.name) % 2 == 0) == (sdk == "python")]
+
+
+def _ask(sdk: str, stack: LocalStack, model: str) -> tuple[Run, str]:
+    """And the SDK's version."""
+    usual = [Case(path, "", {}, SAME) for path in BASE]
+    asked = [(case, stream) for case in [*usual, *all_cases()] for stream in _modes(case, sdk)]
+    questions = [
+        {"path": case.path, "body": case.body(model, stream=stream), "raw": case.raw}
+        for case, stream in asked
+    ]
+    told = programs.run(
+        "sdks", SDKS[sdk], {"base_url": f"{stack.gateway_url}/v1", "questions": questions}, timeout_s=280
+    )
+    seen = {
+        (case.name if case.parameter else case.path, stream): read(each)
+        for (case, stream), each in zip(asked, told["seen"], strict=True)
+    }
+    usual_seen = {(path, stream): seen[path, stream] for path in BASE for stream in (False, True)}
+    return Run(seen, usual_seen, told.get("parameters", {})), told["version"]
+
+
+@pytest.fixture(scope="module")
+def runs(running_stack: LocalStack) -> dict[str, Run]:
+    running_stack.wait_for_worker()
+    with OpenAI(base_url=f"{running_stack.gateway_url}/v1", api_key="none") as client:
+        model = client.models.list().data[0].id
+    found = {}
+    for sdk in SDKS:
+        if sdk == "node" and shutil.which("node") is None:
+            continue
+        began = time.monotonic()
+        found[sdk], version = _ask(sdk, running_stack, model)
+        count, seconds = len(found[sdk].seen), time.monotonic() - began
+        FIGURES.append(f"openai-{sdk} {version}: {count} requests in {seconds:.0f} s")
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(runs: dict[str, Run], name: str) -> None:
+    case = CASES[name]
+    gists = {}
+    for sdk, run in runs.items():
+        for stream in _modes(case, sdk):
+            seen = run.seen[name, stream]
+            where = f"{name} by {sdk}, {'streamed' if stream else 'at once'}"
+            if isinstance(case.expect, Refused):
+                assert _refusal(seen) == _expected(case.expect), where
+                continue
+            assert seen.error is None, f"{where}: {seen.error}"
+            usual = run.usual[case.path, stream]
+            if case.expect.same:
+                assert seen.gist() == usual.gist(), where
+            if case.expect.check is not None:
+                case.expect.check(seen, usual)
+            gists[where] = seen.gist()
+    if isinstance(case.expect, Answers) and not case.expect.varies:
+        assert len({repr(gist) for gist in gists.values()}) <= 1, gists
+
+
+def _refusal(seen: Seen) -> object:
+    return seen.error and {
+        name: seen.error.get(name) for name in ("class", "status", "code", "param", "type")
+    }
+
+
+def _expected(refused: Refused) -> object:
+    return {
+        "class": _CLASSES[refused.status],
+        "status": refused.status,
+        "code": refused.code,
+        "param": refused.param,
+        "type": refused.type,
+    }
+
+
+def test_the_usual_answer_is_the_same_by_every_endpoint_and_sdk(runs: dict[str, Run]) -> None:
+    gists = {repr(seen.gist()) for run in runs.values() for seen in run.usual.values()}
+    assert len(gists) == 1, gists
+
+
+def test_usage_counts_the_tokens(stack: LocalStack, runs: dict[str, Run]) -> None:
+    tokenizer = tokenizers.Tokenizer.from_file(f"{stack.checkpoint}/tokenizer.json")
+    prompt = len(tokenizer.encode(RENDERED, add_special_tokens=False).ids)
+    for seen in runs["python"].usual.values():
+        assert seen.usage is not None
+        assert (seen.usage["prompt_tokens"], seen.tokens) == (prompt, TOKENS)
+    (answer,) = runs["python"].usual[GENERATE, False].choices
+    assert tokenizer.decode(answer.token_ids) == answer.text
+    assert len(answer.token_ids) == TOKENS
+
+
+def test_every_parameter_of_the_sdk_is_in_the_table(runs: dict[str, Run]) -> None:
+    known = {(cell.path, cell.parameter) for cell in cells() if cell.kind != "refused"}
+    strange = [
+        (path, name)
+        for path, names in runs["python"].named.items()
+        for name in names
+        if (path, name) not in known
+    ]
+    assert strange == []
+
+
+def test_figures(runs: dict[str, Run], record: Callable[[str], None]) -> None:
+    for line in FIGURES:
+        record(line)
+    record(f"{len(CASES)} cases over {len(cells())} cells of the table")

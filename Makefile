@@ -6,7 +6,7 @@ OLDEST := $(VENV)/sglang-0.5.17
 QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up lint test bench show-fresh-clone show-conformance show-seeds show-bench-serving \
+.PHONY: help setup up lint test bench show-fresh-clone show-conformance show-schemas show-mutations show-seeds show-bench-serving \
 	show-disconnect show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
 	show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
 	bench-gpu-kernel bench-gpu-modes
@@ -45,7 +45,7 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed $(CLIENTS)/sdks/.installed ## Style, types, and every test
+test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed $(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test
 	@$(VENV)/bin/python -m pytest
 
 bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer
@@ -69,6 +69,12 @@ show-agreement: setup ## 20 prompts asked of the engine here, in float32: the sa
 
 show-conformance: setup $(CLIENTS)/sdks/.installed ## The newest OpenAI SDKs, Python and Node, on every row of the API's table, streaming and not
 	@DLLM_TEST_CONFORMANCE=all $(VENV)/bin/python -m pytest tests/conformance/test_table.py tests/stack/test_conformance.py
+
+show-schemas: setup $(CLIENTS)/schemas/.installed ## schemathesis on the served OpenAPI document: no 500, and every answer as described
+	@DLLM_TEST_SCHEMAS=300 $(VENV)/bin/python -m pytest tests/conformance/test_schemas.py
+
+show-mutations: setup ## 10,000 bodies, right ones and broken ones, to a gateway: what reaches the worker is well-formed
+	@DLLM_TEST_MUTATIONS=10000 $(VENV)/bin/python -m pytest tests/conformance/test_mutations.py
 
 show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to /generate
 	@$(VENV)/bin/python -m pytest tests/stack/test_seed_prompts.py

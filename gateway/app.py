@@ -10,13 +10,11 @@ from fastapi import FastAPI
 from dllm_stack.settings import Settings
 from gateway import errors, health, openapi
 from gateway.chat import routes as chat
-from gateway.chat.protocol import RULES as CHAT_RULES
 from gateway.completions import routes as completions
-from gateway.completions.protocol import RULES as COMPLETION_RULES
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
-from gateway.generate.protocol import RULES as GENERATE_RULES
 from gateway.models import routes as models
+from gateway.operations import OPERATIONS
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -40,12 +38,5 @@ def create_app(settings: Settings) -> FastAPI:
     errors.install(app)
     for routes in (chat, completions, generate, models, health):
         app.include_router(routes.router)
-    openapi.install(
-        app,
-        {
-            "/v1/chat/completions": CHAT_RULES,
-            "/v1/completions": COMPLETION_RULES,
-            "/generate": GENERATE_RULES,
-        },
-    )
+    openapi.install(app, OPERATIONS)
     return app

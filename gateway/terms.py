@@ -26,7 +26,9 @@ class _Header(NamedTuple):
 
 HEADERS: dict[str, _Header] = {
     "X-Request-Timeout": _Header(
-        r"\d{1,9}(\.\d{1,9})?", "must be a number of seconds, as in 2.5", "As `timeout` in the body."
+        r"(?=.*[1-9])\d{1,9}(\.\d{1,9})?",
+        "must be a number of seconds greater than 0, as in 2.5",
+        "As `timeout` in the body.",
     ),
     "X-Tenant-ID": _Header(
         r"[A-Za-z0-9._-]{1,64}",
@@ -70,8 +72,6 @@ class TermsInHeaders(NamedTuple):
             RequestError: naming the header that is wrong.
         """
         timeout = _value(headers, "X-Request-Timeout")
-        if timeout is not None and not float(timeout):
-            raise invalid("X-Request-Timeout", "must be greater than 0")
         return cls(
             tenant=_value(headers, "X-Tenant-ID") or DEFAULT_TENANT,
             timeout_s=None if timeout is None else float(timeout),

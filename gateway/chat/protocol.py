@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from pydantic import Field
+from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic.config import JsonDict
 
 from dllm_stack.messages import Tier
 from gateway.decoding import Dllm, SamplingFields, Seed
@@ -39,9 +40,31 @@ class ToolCall(Honoured):
     function: FunctionCall
 
 
+_PART = {
+    "type": "object",
+    "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+    "required": ["type", "text"],
+    "additionalProperties": False,
+}
+_CONTENT = {
+    "anyOf": [{"type": "string"}, {"type": "array", "items": _PART}, {"type": "null"}],
+    "description": "Needed unless there are tool_calls.",
+}
+_ANYTHING_SAID: JsonDict = {
+    "anyOf": [
+        {"required": ["content"], "properties": {"content": {"type": ["string", "array"]}}},
+        {"required": ["tool_calls"], "properties": {"tool_calls": {"type": "array", "minItems": 1}}},
+    ]
+}
+
+
 class Message(Honoured):
+    model_config = ConfigDict(json_schema_extra=_ANYTHING_SAID)
+
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Any = None  # a string, or a list of text parts; see prompt.py
+    content: Annotated[Any, WithJsonSchema(_CONTENT)] = (
+        None  # a string, or a list of text parts; see prompt.py
+    )
     name: str | None = None
     tool_call_id: str | None = None
     tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None

@@ -1,0 +1,88 @@
+"""What a worker may be given: everything that an engine is told of it is checked here once more."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import msgspec
+
+from dllm_stack.decoding import ALGORITHMS, check_parameters
+from dllm_stack.messages import ChatPrompt, Job, TextPrompt, TokenPrompt
+from tests.gateway.fake_worker import FakeWorker, Run
+
+MAX_INT = 2**31 - 1
+
+
+def check_job(job: Job, worker: FakeWorker) -> None:
+    """
+    Raises:
+        AssertionError: naming what is wrong.
+    """
+    decoding, card = job.decoding, worker.model
+    assert job.pool == worker.pool
+    assert re.fullmatch("[0-9a-f]{32}", job.id)
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,64}", job.tenant)
+    assert job.timeout_s is not None
+    assert 0 < job.timeout_s <= 600
+    assert job.session is None or 1 <= len(job.session) <= 256
+    _check_prompt(job.prompt, card.context_length)
+    assert decoding.max_tokens is None or 1 <= decoding.max_tokens <= card.context_length
+    assert len(decoding.stop) <= 4
+    assert all(1 <= len(stop) <= 1000 for stop in decoding.stop)
+    assert all(0 <= token <= MAX_INT for token in decoding.stop_token_ids)
+    assert not (decoding.stop_token_ids and decoding.ignore_eos)
+    assert card.decoding is not None
+    assert decoding.mode is None or decoding.mode in card.decoding.modes
+    if decoding.decision is not None:
+        assert decoding.decision.algorithm in ALGORITHMS
+        check_parameters(decoding.decision.algorithm, decoding.decision.parameters)
+        assert all(map(math.isfinite, decoding.decision.parameters.values()))
+    sampling = decoding.sampling
+    assert 0 <= sampling.temperature <= 2
+    assert 0 < sampling.top_p <= 1
+    assert 0 <= sampling.top_k <= MAX_INT
+    assert -(2**63) <= sampling.seed < 2**63
+    msgspec.json.encode(job)  # text that is no Unicode, or a number without one, would not go to an engine
+
+
+def _check_prompt(prompt: Any, context: int) -> None:
+    match prompt:
+        case ChatPrompt(messages):
+            assert messages
+            for message in messages:
+                assert message["role"] in ("system", "developer", "user", "assistant", "tool")
+                assert isinstance(message.get("content", ""), str)
+                assert "content" in message or message["tool_calls"]
+                assert message.keys() <= {"role", "content", "name", "tool_call_id", "tool_calls"}
+        case TextPrompt(text):
+            assert text
+        case TokenPrompt(ids):
+            assert 0 < len(ids) <= context
+            assert all(0 <= token <= MAX_INT for token in ids)
+        case _:
+            raise AssertionError(f"a prompt of no kind: {prompt!r}")
+
+
+class StrictWorker(FakeWorker):
+    """Answers each job at once, and keeps what is wrong with it.
+
+    Attributes:
+        jobs: how many have come.
+        faults: of jobs that no gateway may send.
+    """
+
+    jobs = 0
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.faults: list[tuple[Job, str]] = []
+
+    def _begin(self, run: Run) -> None:
+        self.jobs += 1
+        try:
+            check_job(run.job, self)
+        except Exception as error:
+            self.faults.append((run.job, repr(error)))
+        super()._begin(run)

@@ -5,6 +5,7 @@ Read by the gateway, the worker and the engine, so that all three refuse the sam
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -46,6 +47,44 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0  # 0: all
     seed: Annotated[int, _INT64] = 0
+
+
+class GrammarKind(StrEnum):
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    EBNF = "ebnf"
+
+
+class Grammar(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer must look like, and why nothing else can be drawn."""
+
+    kind: GrammarKind
+    text: str
+
+
+class TokenByToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What only an autoregressive engine honours."""
+
+    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0  # of the best token's probability
+    min_tokens: Annotated[int, Meta(ge=0)] = 0
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
+    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] = 1.0
+    logit_bias: dict[int, Annotated[float, Meta(ge=-100, le=100)]] = {}  # by token id
+    top_logprobs: Annotated[int, Meta(ge=0)] | None = None  # None: no log probabilities at all
+    grammar: Grammar | None = None
+
+    @property
+    def asked(self) -> list[str]:
+        """The names of what is not as it would be unasked."""
+        unasked = TokenByToken()
+        return [name for name in self.__struct_fields__ if getattr(self, name) != getattr(unasked, name)]
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the next token depends on which of those before it are the answer's."""
+        penalties = (self.frequency_penalty, self.presence_penalty, self.repetition_penalty)
+        return self.grammar is not None or penalties != (0, 0, 1)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dllm_stack.decoding import Decision, Sampling
+from dllm_stack.decoding import Decision, Sampling, TokenByToken
 from dllm_stack.outcomes import Outcome, Problem
 
 
@@ -37,7 +37,7 @@ Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 
 class Decoding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a block-diffusion engine honours."""
+    """How an answer is generated. What it asks for is what the model's engine honours."""
 
     max_tokens: int | None = None  # None: up to the model's context
     stop: list[str] = []
@@ -45,7 +45,13 @@ class Decoding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ignore_eos: bool = False
     mode: str | None = None  # one of the model's named modes
     decision: Decision | None = None  # instead of a mode; with neither, the model's default
-    sampling: Sampling = Sampling()
+    sampling: Sampling | None = None  # None: as the kind of model does it, `DIFFUSION` or `AUTOREGRESSIVE`
+    token_by_token: TokenByToken = TokenByToken()
+
+
+DIFFUSION = Sampling()
+AUTOREGRESSIVE = Sampling(temperature=1.0)  # OpenAI's default
+"""How each kind of model draws its tokens unless a request says otherwise."""
 
 
 class Tier(StrEnum):
@@ -103,6 +109,22 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     edits: int = 0  # tokens replaced after they had been committed
 
 
+class Likely(msgspec.Struct, frozen=True, array_like=True):
+    """A token that might have been drawn, and how likely it was."""
+
+    token_id: int
+    utf8: bytes  # of its text; a token may be a part of a character
+    logprob: float
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """A token of an answer, and how likely it was."""
+
+    drawn: Likely
+    top: list[Likely]  # the most likely at its place, the best first
+    shown: bool = True  # whether it is part of the text
+
+
 class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Newly committed tokens of one job: usually a block, fewer at either end of an answer.
 
@@ -113,6 +135,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token_ids: list[int]
     prompt_tokens: int
     work: Work = Work()
+    logprobs: list[TokenLogprob] = []  # one a token, where the request asks for them
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -167,6 +190,13 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     algorithm: str | None  # the dLLM decoding algorithm; None for an autoregressive model
     created: int  # Unix seconds, for /v1/models
     decoding: DecodingCard | None = None  # None: one fixed way, nothing to choose
+    vocab_size: int | None = None  # tokens
+    capabilities: list[str] | None = None  # see `Capability`; None until its engine has told
+    tools: str | None = None  # the format of its tool calls; None: its chat template has none
+
+    @property
+    def is_autoregressive(self) -> bool:
+        return self.algorithm is None
 
 
 class WorkerCard(msgspec.Struct, frozen=True, kw_only=True):

@@ -150,6 +150,14 @@ class WorkerSettings(Listener):
     pod: str | None = Field(None, min_length=1, description="The name of the Kubernetes pod it runs in.")
 
 
+class UpSettings(_Group):
+    models: list[str] = Field(
+        [],
+        description="What `up` serves, each by a worker and an engine of its own: names in configs/models, "
+        "or paths of such files. None: worker.model.",
+    )
+
+
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=_PREFIX,
@@ -165,6 +173,7 @@ class Settings(BaseSettings):
     gateway: GatewaySettings = GatewaySettings()
     router: RouterSettings = RouterSettings()
     worker: WorkerSettings = WorkerSettings()
+    up: UpSettings = UpSettings()
 
     @classmethod
     def settings_customise_sources(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dllm_stack.messages import Block, End
+from dllm_stack.messages import Block, End, TokenLogprob
 from dllm_stack.outcomes import Problem
 from gateway.metrics import Pace
 from gateway.ticket import Arrival, Ticket
@@ -54,6 +54,11 @@ class Answer:
     @property
     def text(self) -> str:
         return "".join(self._texts)
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """One a token, where the request asks for them."""
+        return [each for block in self.blocks for each in block.logprobs]
 
     @property
     def prompt_tokens(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from dllm_stack.messages import ModelCard
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from dllm_stack.queue import Registry
@@ -45,6 +47,10 @@ class Catalogue:
 
     async def refresh(self) -> None:
         for name, card in (await self._registry.pools()).items():
+            known = self._models.get(name)
+            if card is not None and card.capabilities is None and known is not None:
+                # Of a worker whose engine is loading; another one's, or its own before, has told already.
+                card = replace(card, capabilities=known.capabilities)
             if card is not None or name not in self._models:
                 self._models[name] = card
 

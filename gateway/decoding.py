@@ -16,13 +16,13 @@ from dllm_stack.decoding import (
     check_own_parameters,
     check_parameters,
 )
-from dllm_stack.messages import DecodingCard
+from dllm_stack.messages import AUTOREGRESSIVE, DIFFUSION, DecodingCard
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
-from gateway.catalogue import RETRY_AFTER_S, Found
+from gateway.catalogue import Found
+from gateway.honoured import ENGINE_DOES_NOT, capabilities, not_loaded
 from gateway.parameters import MAX_INT
 from gateway.validation import Honoured, invalid, unsupported
 
-_GREEDY = Sampling()
 _UNSAMPLED = "is not supported without a temperature above 0: the most probable tokens are taken"
 _PARAMETERS: dict[str, Any] = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]
 
@@ -70,13 +70,14 @@ class Choice:
     """See `messages.Decoding`.
 
     Attributes:
+        sampling: None: as the model does it unasked.
         seeded: False: each of the request's jobs needs a seed of its own.
         statistics: the answer shall tell what its blocks have cost.
     """
 
     mode: str | None = None
     decision: Decision | None = None
-    sampling: Sampling = _GREEDY
+    sampling: Sampling | None = None
     seeded: bool = True
     statistics: bool = False
 
@@ -86,15 +87,18 @@ def choose(found: Found, ask: Ask) -> Choice:
     Raises:
         RequestError: naming what this model cannot do, or what contradicts itself.
     """
+    if found.card is not None and found.card.is_autoregressive:
+        return _autoregressive(found, ask)
     given = {name: value for name, value in (ask.dllm or {}).items() if value is not None}
     statistics = given.pop("stats", False)
     if not isinstance(statistics, bool):
         raise invalid(f"{ask.dllm_param}.stats", "must be a boolean")
-    temperature = ask.sampling.temperature or 0.0
+    temperature = ask.sampling.temperature
     if not temperature:
-        _check_unsampled(ask)
+        _check_unsampled(found, ask)
     if not (given or statistics or temperature or found.mode is not None):
-        return Choice()
+        # A model that is not known yet may draw unasked, and shall not.
+        return Choice(sampling=DIFFUSION if temperature == 0 and found.card is None else None)
     card = _decoding_of(found, ask, bool(given or statistics))
     mode, decision = _decide(found, given, ask.dllm_param, card)
     chosen = decision or (card.default if mode is None else card.modes[mode])
@@ -107,17 +111,42 @@ def choose(found: Found, ask: Ask) -> Choice:
             f"above 0 is not supported by {chosen.algorithm}, which takes the most probable tokens: choose "
             f"{' or '.join(card.sampling)}",
         )
-    sampling = Sampling(
+    return Choice(mode, decision, _drawn(ask, temperature), ask.seed is not None, statistics)
+
+
+def _autoregressive(found: Found, ask: Ask) -> Choice:
+    if any(value is not None for value in (ask.dllm or {}).values()):
+        raise unsupported(ask.dllm_param, f"is not supported: {found.pool} is autoregressive")
+    asked = {
+        "temperature": ask.sampling.temperature,
+        "top_p": ask.sampling.top_p,
+        "top_k": ask.sampling.top_k,
+        ask.seed_param: ask.seed,
+    }
+    for name, value in asked.items():
+        capability = "seed" if name == ask.seed_param else name
+        if value is not None and capability not in capabilities(found):
+            raise unsupported(f"{ask.path}{name}", f"is not supported by {found.pool}: {ENGINE_DOES_NOT}")
+    temperature = asked["temperature"]
+    if temperature is None:
+        temperature = AUTOREGRESSIVE.temperature
+    return Choice(sampling=_drawn(ask, temperature), seeded=ask.seed is not None or temperature == 0)
+
+
+def _drawn(ask: Ask, temperature: float) -> Sampling:
+    return Sampling(
         temperature=temperature,
         top_p=1.0 if ask.sampling.top_p is None else ask.sampling.top_p,
         top_k=max(0, ask.sampling.top_k or 0),
         seed=ask.seed or 0,
     )
-    return Choice(mode, decision, sampling, ask.seed is not None, statistics)
 
 
-def _check_unsampled(ask: Ask) -> None:
+def _check_unsampled(found: Found, ask: Ask) -> None:
     sampling = ask.sampling
+    asks = sampling.top_p not in (None, 1) or sampling.top_k not in (None, -1, 0, 1) or ask.seed is not None
+    if asks and found.card is None and sampling.temperature is None:
+        raise not_loaded(found)  # an autoregressive model draws without being asked to
     if sampling.top_p not in (None, 1):
         raise unsupported(f"{ask.path}top_p", _UNSAMPLED)
     if sampling.top_k not in (None, -1, 0, 1):
@@ -128,8 +157,7 @@ def _check_unsampled(ask: Ask) -> None:
 
 def _decoding_of(found: Found, ask: Ask, by_dllm: bool) -> DecodingCard:
     if found.card is None:
-        message = f"No worker has loaded {found.pool} yet, so what it can do is not known."
-        raise RequestError(Problem(ErrorCode.NO_WORKER, message, retry_after_s=RETRY_AFTER_S))
+        raise not_loaded(found)
     if found.card.decoding is not None:
         return found.card.decoding
     if by_dllm:

@@ -113,8 +113,7 @@ class Exchange(Response):
         if end.problem is None and end.outcome is not Outcome.COMPLETED and end is not self._closed:
             return _ended(_UNEXPLAINED)
         if end.problem is not None and end.problem.param is not None:
-            # A worker finds fault with nothing but the prompt, and does not know the field it came in.
-            return _ended(replace(end.problem, param=self._call.prompt_param))
+            return _ended(replace(end.problem, param=self._call.names.of(end.problem.param)))
         return end
 
     def _limit(self, timeout_s: float | None) -> None:

@@ -14,6 +14,7 @@ from dllm_stack.messages import Decoding, End, Job, Prompt
 from dllm_stack.outcomes import Outcome
 from gateway.answer import Rendering
 from gateway.ledger import Ledger
+from gateway.names import Names
 from gateway.terms import Terms, TermsInBody
 from gateway.ticket import Ticket
 
@@ -30,7 +31,7 @@ class Call:
 
     pool: str
     prompts: list[Prompt]
-    prompt_param: str  # the field they came in
+    names: Names
     decoding: Decoding
     seeded: bool
     terms: TermsInBody
@@ -114,4 +115,5 @@ class Jobs:
 
 
 def _seeded(decoding: Decoding) -> Decoding:
-    return replace(decoding, sampling=replace(decoding.sampling, seed=secrets.randbits(63)))
+    sampling = decoding.sampling
+    return replace(decoding, sampling=sampling and replace(sampling, seed=secrets.randbits(63)))

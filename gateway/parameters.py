@@ -65,23 +65,11 @@ class StreamOptions(Honoured):
     include_obfuscation: bool | None = None  # without effect: nothing is padded
 
 
-_NUMBER = (int, float)
-_NO_PENALTY = "block diffusion takes the probabilities as they are"
-_NO_LOGPROBS = "block diffusion has no log probability for each token"
-_NO_GRAMMAR = "constrained decoding is not available"
 _TEXT_ONLY = "only text is taken"
 
 SAMPLING: dict[str, Neutral] = {
-    "min_p": Neutral(_NUMBER, (0,), "only top_p and top_k narrow what is sampled"),
-    "frequency_penalty": Neutral(_NUMBER, (0,), _NO_PENALTY),
-    "presence_penalty": Neutral(_NUMBER, (0,), _NO_PENALTY),
-    "repetition_penalty": Neutral(_NUMBER, (1,), _NO_PENALTY),
-    "logit_bias": Neutral((dict,), ({},), _NO_PENALTY),
     "n": Neutral((int,), (1,), "a request has one choice; send it again for another"),
-    "regex": Neutral((str,), ("",), _NO_GRAMMAR),
-    "ebnf": Neutral((str,), ("",), _NO_GRAMMAR),
-    "json_schema": Neutral((str,), ("",), _NO_GRAMMAR),
-    "structural_tag": Neutral((str,), ("",), _NO_GRAMMAR),
+    "structural_tag": Neutral((str,), ("",), "an answer's form is given by response_format, regex or ebnf"),
     "stop_regex": Neutral((str, list), ("", []), "only stop strings and stop token ids end an answer"),
     "no_stop_trim": Neutral((bool,), (False,), "the stop string is never part of the answer"),
     "skip_special_tokens": Neutral((bool,), (True,), "special tokens are never part of the text"),
@@ -91,7 +79,7 @@ SAMPLING: dict[str, Neutral] = {
 
 ENGINE: dict[str, Neutral] = {
     "lora_path": Neutral((str, list), (), "adapters are not served"),
-    "custom_logit_processor": Neutral((str, list), (), _NO_PENALTY),
+    "custom_logit_processor": Neutral((str, list), (), "logit processors are not run"),
     "session_params": Neutral((dict,), ({},), "every request stands alone"),
     "return_hidden_states": Neutral((bool, str, list), (False,), "only text and token ids are returned"),
     "return_routed_experts": Neutral((bool,), (False,), "only text and token ids are returned"),
@@ -107,15 +95,8 @@ OPENAI: dict[str, Neutral] = {
     **SAMPLING,
     **ENGINE,
     "custom_params": Neutral((dict,), ({},), "the engine's own parameters are not passed through; use dllm"),
-    "min_tokens": Neutral((int,), (0,), "an answer ends where the model ends it"),
-    "response_format": Neutral((dict,), ({"type": "text"},), _NO_GRAMMAR),
 }
 """What chat and completions refuse alike."""
-
-LOGPROBS = Neutral((bool,), (False,), _NO_LOGPROBS)
-TOP_LOGPROBS = Neutral((int,), (0,), _NO_LOGPROBS)
-COMPLETION_LOGPROBS = Neutral((int,), (), _NO_LOGPROBS)
-TOKEN_LOGPROBS = Neutral((list,), ([],), _NO_LOGPROBS)
 
 OPENAI_IGNORED = frozenset({"user", "metadata", "store", "safety_identifier"})
 

@@ -101,6 +101,7 @@ class Ticket:
             block,
             token_ids=block.token_ids[tokens:],
             text=block.text[characters:],
+            logprobs=block.logprobs[tokens:],
             work=NONE if known_ids else block.work,  # it was told with the block's first token
         )
 

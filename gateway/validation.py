@@ -1,17 +1,18 @@
 """What a request body may say. Each endpoint has one `Rules` table of every name it knows; a name in
-none of its three parts is refused, so that nothing is ignored in silence."""
+none of its parts is refused, so that nothing is ignored in silence."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.json_schema import DEFAULT_REF_TEMPLATE
 
+from dllm_stack.capabilities import Capability
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 
 _JSON_TYPES: dict[type, str] = {
@@ -55,6 +56,20 @@ class Neutral:
             raise unsupported(param, f"{only}is not supported: {self.why}")
 
 
+@dataclass(frozen=True)
+class Conditional:
+    """A field of the honoured ones that some models cannot honour: see `ModelCard.capabilities`.
+
+    Attributes:
+        values: those that ask for nothing, and are taken by every model; so is null.
+        why: what a diffusion model has to say of the others; ends the sentence that refuses them.
+    """
+
+    capability: Capability
+    values: tuple[Any, ...]
+    why: str
+
+
 Schema = TypeVar("Schema", bound=Honoured)
 
 
@@ -65,11 +80,13 @@ class Rules(Generic[Schema]):
         honoured: fields with an effect.
         neutral: known fields without one; see `Neutral`.
         ignored: known fields that need not have one here, such as labels for the caller's own use.
+        conditional: the honoured fields that have one only with some models; see `honoured.check`.
     """
 
     honoured: type[Schema]
     neutral: Mapping[str, Neutral]
     ignored: frozenset[str]
+    conditional: Mapping[str, Conditional] = field(default_factory=dict)
 
     def json_schema(self, ref_template: str = DEFAULT_REF_TEMPLATE) -> dict[str, Any]:
         """Of every name there is."""
@@ -79,6 +96,10 @@ class Rules(Generic[Schema]):
                 "enum": [*neutral.values, None],
                 "description": f"Any other value is refused: {neutral.why}.",
             }
+        for name, conditional in self.conditional.items():
+            schema["properties"][name]["description"] = (
+                f"Of models that have {conditional.capability} among their capabilities."
+            )
         for name in sorted(self.ignored):
             schema["properties"][name] = {"description": "Taken, without effect."}
         return schema

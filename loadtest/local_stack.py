@@ -43,9 +43,8 @@ class LocalStack:
         self._until = until
         self.port = free_port()
         self.gateway_url = f"http://127.0.0.1:{self.port}"
-        ports = {f"DLLM_{name}__PORT": str(free_port()) for name in ("ROUTER", "WORKER")}
-        self.worker_url = f"http://127.0.0.1:{ports['DLLM_WORKER__PORT']}"
-        self._env = os.environ | ports | {"DLLM_GATEWAY__PORT": str(self.port)} | env
+        ports = {"DLLM_GATEWAY__PORT": str(self.port), "DLLM_ROUTER__PORT": "0", "DLLM_WORKER__PORT": "0"}
+        self._env = os.environ | ports | env
         self._output_file = Path(tempfile.mkstemp(prefix="up-", suffix=".out")[1])
         self._up: psutil.Popen
 
@@ -91,16 +90,16 @@ class LocalStack:
         self._up.kill()
         self._up.wait()
 
-    def wait_for_worker(self) -> None:
-        """Returns once the worker is ready for jobs.
+    def wait_for_workers(self) -> None:
+        """Returns once all workers are ready for jobs.
 
         Raises:
-            RuntimeError: it is not, after the time in which an engine starts.
+            RuntimeError: one is not, after the time in which an engine starts.
         """
         began = time.monotonic()
-        while not _answers(f"{self.worker_url}/readyz"):
+        while not all(_answers(f"{url}/readyz") for url in self.worker_urls):
             if time.monotonic() - began > START_S:
-                raise RuntimeError(f"the worker is not ready:\n{self.output()}")
+                raise RuntimeError(f"a worker is not ready:\n{self.output()}")
             time.sleep(0.1)
 
     def output(self) -> str:
@@ -113,19 +112,35 @@ class LocalStack:
         assert found is not None
         return found[0]
 
+    @property
+    def worker_urls(self) -> list[str]:
+        """Of the workers that have been ready once."""
+        return re.findall(r"^worker\S* +ready +(http://[\d.:]+)", self.output(), re.MULTILINE)
+
+    @property
+    def worker_url(self) -> str:
+        """Of the first one."""
+        return self.worker_urls[0]
+
     def service(self, name: str) -> psutil.Process:
-        """The process of router, worker, gateway or valkey."""
-        for child in self._up.children():
-            if child.name() == f"{name}-server" or name in child.cmdline()[2:]:  # python -m MODULE ARGUMENT
-                return child
-        raise LookupError(name)
+        """The process of router, worker (the first one), gateway or valkey."""
+        return self.services(name)[0]
+
+    def services(self, name: str) -> list[psutil.Process]:
+        """In the order in which they were first ready."""
+        found = [
+            child
+            for child in self._up.children()
+            if child.name() == f"{name}-server" or name in child.cmdline()[2:]  # python -m MODULE ARGUMENT
+        ]
+        if not found:
+            raise LookupError(name)
+        places = {url.rpartition(":")[2]: place for place, url in enumerate(self.worker_urls)}
+        return sorted(found, key=lambda child: places.get(child.environ().get("DLLM_WORKER__PORT", ""), 0))
 
     def engine(self) -> psutil.Process:
-        """SGLang's launcher, whose children are the scheduler and the detokenizer."""
-        for child in self.service("worker").children():
-            if "sglang.launch_server" in child.cmdline():
-                return child
-        raise LookupError("engine")
+        """SGLang's launcher of the first worker, whose children are the scheduler and the detokenizer."""
+        return _engine_of(self.service("worker"))
 
     @property
     def engine_url(self) -> str:
@@ -143,8 +158,18 @@ class LocalStack:
     def processes(self) -> dict[str, psutil.Process]:
         """Every process by a name: the services, `up`, and each of the engine's."""
         found = {"up": psutil.Process(self._up.pid)}
-        found |= {name: self.service(name) for name in ("router", "worker", "gateway", "valkey")}
-        found["engine"] = self.engine()
-        children = self.engine().children(recursive=True)
-        found |= {f"engine, child {number} ({child.name()})": child for number, child in enumerate(children)}
+        found |= {name: self.service(name) for name in ("router", "gateway", "valkey")}
+        for place, worker in enumerate(self.services("worker")):
+            engine = _engine_of(worker)
+            of = f" {place + 1}" if place else ""
+            found |= {f"worker{of}": worker, f"engine{of}": engine}
+            for number, child in enumerate(engine.children(recursive=True)):
+                found[f"engine{of}, child {number} ({child.name()})"] = child
         return found
+
+
+def _engine_of(worker: psutil.Process) -> psutil.Process:
+    for child in worker.children():
+        if "sglang.launch_server" in child.cmdline():
+            return child
+    raise LookupError("engine")

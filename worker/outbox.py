@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dllm_stack.messages import Block, Committed, Place, Work
+from collections.abc import Sequence
+
+from dllm_stack.messages import Block, Committed, Place, TokenLogprob, Work
 from dllm_stack.work import NONE
 
 
@@ -21,10 +23,12 @@ class Outbox:
         self._blocks: dict[int, tuple[Place, Block]] = {}  # by the tokens of the answer before each
         self._text = ""  # behind the last block; it goes with the next
 
-    def add(self, token_ids: list[int], text: str, work: Work = NONE) -> None:
+    def add(
+        self, token_ids: list[int], text: str, work: Work = NONE, logprobs: Sequence[TokenLogprob] = ()
+    ) -> None:
         self._text += text
         if token_ids:
-            self._blocks[self.end.tokens] = self.end, self._block(token_ids, work)
+            self._blocks[self.end.tokens] = self.end, self._block(token_ids, work, logprobs)
             self.end = Place(self.end.tokens + len(token_ids), self.end.characters + len(self._text))
             self._text = ""
 
@@ -38,5 +42,11 @@ class Outbox:
             return self.end, self._block([], NONE)
         return self._blocks[tokens]
 
-    def _block(self, token_ids: list[int], work: Work) -> Block:
-        return Block(text=self._text, token_ids=token_ids, prompt_tokens=self.prompt_tokens, work=work)
+    def _block(self, token_ids: list[int], work: Work, logprobs: Sequence[TokenLogprob] = ()) -> Block:
+        return Block(
+            text=self._text,
+            token_ids=token_ids,
+            prompt_tokens=self.prompt_tokens,
+            work=work,
+            logprobs=list(logprobs),
+        )

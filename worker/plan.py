@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from dllm_stack.capabilities import DRAWING
 from dllm_stack.local.service import free_port
 from dllm_stack.messages import ModelCard
 from dllm_stack.settings import WorkerSettings
@@ -23,6 +24,7 @@ from worker.engine.preflight import Refused
 from worker.engine.process import EngineProcess
 from worker.engine.supervisor import EngineGivenUp, Server
 from worker.prompt import Renderer, TokenizerError
+from worker.tool_format import tool_format
 
 
 class Refusal(Exception):
@@ -45,15 +47,15 @@ class Plan:
     def card(self, engine: EngineInfo) -> ModelCard:
         """The model's card, now that its engine runs."""
         known = msgspec.structs.replace(self.model, context_length=engine.limits.context)
-        return _decoded(known, self.decisions, engine.algorithm)
+        return _decoded(known, self.decisions, engine.algorithm, engine.capabilities)
 
     def check(self, engine: EngineInfo) -> None:
         """Raises EngineGivenUp when the engine that came up is not one to serve this model with."""
         reasons = list(preflight.decoding(self.facts, engine.algorithm, engine.attention_backend))
-        if engine.streams_deltas:
+        if engine.streams_deltas and engine.algorithm is not None:
             reasons.append(
-                "The engine runs with --incremental-streaming-output, but the worker reads whole answers: "
-                "start it without."
+                "The engine runs with --incremental-streaming-output, but of a dLLM the worker reads whole "
+                "answers: start it without."
             )
         if reasons:
             raise EngineGivenUp("\n".join(reasons))
@@ -106,15 +108,28 @@ def make(settings: WorkerSettings, created: int) -> Plan:
         block_size=block_size,
         algorithm=None,
         created=created,
+        vocab_size=facts.vocab_size,
+        tools=tool_format(renderer.chat_template),
     )
     return Plan(facts, renderer, _decoded(card, decisions, algorithm), start, decisions)
 
 
-def _decoded(card: ModelCard, decisions: Decisions, algorithm: str | None) -> ModelCard:
-    """The card of a model whose engine has this --dllm-algorithm."""
+def _decoded(
+    card: ModelCard, decisions: Decisions, algorithm: str | None, capabilities: list[str] | None = None
+) -> ModelCard:
+    """The card of a model whose engine has this --dllm-algorithm.
+
+    Args:
+        capabilities: of an autoregressive model; None until its engine has been asked.
+    """
     decoding = decisions.card_with(algorithm)
+    if algorithm is not None:
+        capabilities = sorted(DRAWING) if decoding is not None and decoding.sampling else []
     return msgspec.structs.replace(
-        card, algorithm=decoding.default.algorithm if decoding else algorithm, decoding=decoding
+        card,
+        algorithm=decoding.default.algorithm if decoding else algorithm,
+        decoding=decoding,
+        capabilities=capabilities,
     )
 
 

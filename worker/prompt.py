@@ -17,6 +17,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from dllm_stack.messages import ChatPrompt, Decoding, Prompt, TextPrompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from worker.engine.checkpoint import download_small_files
+from worker.token_bytes import TokenBytes
 
 # Longer prompts are rendered in a thread: this many characters take about a millisecond, and a message
 # takes as long as so many more.
@@ -51,7 +52,8 @@ class Renderer:
         vocab_size: int,
     ) -> None:
         self._tokenizer = tokenizer
-        self._chat_template = chat_template
+        self.chat_template = chat_template
+        self.token_bytes = TokenBytes(tokenizer)
         self._special_tokens = special_tokens
         self._vocab_size = vocab_size
         # A normalizer may shorten a text, so that its length says nothing of its tokens.
@@ -132,7 +134,7 @@ class Renderer:
                 raise _refusal(ErrorCode.INVALID_VALUE, message, prompt)
 
     def _render_chat(self, prompt: ChatPrompt) -> str:
-        template = self._chat_template
+        template = self.chat_template
         if template is None:
             raise _refusal(ErrorCode.INVALID_VALUE, "This model has no chat template.", prompt)
         try:

@@ -14,12 +14,14 @@ from dllm_stack.messages import Claim, End, Place
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import RedisError
+from worker.autoregression import decoding_of, goes_on, told
 from worker.decisions import ONE_WAY, Decisions
 from worker.engine.client import EngineFault, EngineRefusal, Finish, Generation
 from worker.engine.supervisor import Engine
 from worker.metrics import WorkerMetrics
 from worker.outbox import Outbox
 from worker.prompt import Renderer, answer_room, whole_blocks
+from worker.refusal import refused_by_engine
 from worker.transcript import Diverged, Transcript
 
 log = structlog.get_logger()
@@ -38,6 +40,11 @@ class GiveBack:
 
 _NOWHERE = Place(0, 0)
 _CANCELLED = End(outcome=Outcome.CANCELLED)
+_DRAWN = Problem(
+    ErrorCode.WORKER_LOST,
+    "The worker of this answer was lost, and one that was drawn with penalties or in a form cannot go on "
+    "elsewhere; send the request again.",
+)
 _DIVERGED = Problem(
     ErrorCode.WORKER_LOST, "The engine did not go on with the answer that was begun; send the request again."
 )
@@ -125,7 +132,7 @@ class Run:
         except RequestError as error:
             return _refused(error.problem)
         except EngineRefusal as refusal:
-            return _refused(Problem(ErrorCode.INVALID_VALUE, str(refusal)))
+            return _refused(refused_by_engine(str(refusal), self._job.decoding))
         except EngineFault as fault:
             self._runner.engine.suspect(str(fault))
             return GiveBack(counts=True)
@@ -146,12 +153,19 @@ class Run:
         committed = self._committed.token_ids
         first = len(prompt) if runner.blocks_follow_prompt else 0
         kept = whole_blocks(len(prompt), len(committed), room, limits, runner.block_size, first=first)
+        decoding = job.decoding
+        if engine.algorithm is None:
+            if decoding.token_by_token.looks_back:
+                kept = 0  # the engine would take what is committed for a part of the prompt
+            decoding = decoding_of(job, kept)
+            if kept < len(committed) and not goes_on(decoding, engine):
+                return _refused(_DRAWN)
         transcript = Transcript(runner.renderer.decode, prompt, job.decoding.stop, self._committed, kept)
         self._outbox.prompt_tokens = len(prompt)
         try:
             async with asyncio.timeout(runner.stall_s):
                 generation = await runner.engine.generate(
-                    prompt + committed[:kept], room - kept, job.decoding, options
+                    prompt + committed[:kept], room - kept, decoding, options
                 )
         except TimeoutError:
             return self._stalled()
@@ -180,7 +194,12 @@ class Run:
                 except Diverged as diverged:
                     log.error("answer diverged", job=self._job.id, attempt=self._attempt, how=str(diverged))
                     return _refused(_DIVERGED)
-                outbox.add(piece.token_ids, piece.text, piece.work)
+                logprobs = told(
+                    block.logprobs[piece.known :][: len(piece.token_ids)],
+                    self._runner.renderer.token_bytes,
+                    piece.ending and piece.ending.matched,
+                )
+                outbox.add(piece.token_ids, piece.text, piece.work, logprobs)
                 if piece.token_ids:
                     metrics.committed(len(piece.token_ids), piece.work)
                 if piece.ending is not None:

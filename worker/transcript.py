@@ -26,6 +26,7 @@ class Piece(NamedTuple):
     text: str
     ending: Finish | None  # set once this is the last piece
     work: Work = NONE  # what these tokens have cost
+    known: int = 0  # tokens before these that were told again
 
 
 class Transcript:
@@ -67,19 +68,20 @@ class Transcript:
         """
         token_ids, stop = self._until_stop(token_ids)
         new = self._beyond_committed(token_ids)
-        cost = total(work[len(token_ids) - len(new) : len(token_ids)])
+        known = len(token_ids) - len(new)
+        cost = total(work[known : len(token_ids)])
         ending = Finish("stop", stop) if stop is not None else finish
         by_token = ending is not None and isinstance(ending.matched, int)
         for text in self._searched:
             text.add(token_ids[:-1] if by_token else token_ids)
         if ending is None:
-            return Piece(new, self._gate.push(self._visible.text), None, cost)
+            return Piece(new, self._gate.push(self._visible.text), None, cost, known)
         whole = self._visible.text
         if isinstance(ending.matched, str):
             whole = whole.partition(ending.matched)[0]
         if self._tokens < len(self._committed) or len(whole) < self._gate.sent:
             raise Diverged("it is shorter")
-        return Piece(new, self._gate.finish(whole), ending, cost)
+        return Piece(new, self._gate.finish(whole), ending, cost, known)
 
     def _beyond_committed(self, token_ids: list[int]) -> list[int]:
         known = self._committed[self._tokens :][: len(token_ids)]

@@ -1,4 +1,4 @@
-"""`dllm-stack up`: queue, router, worker with its engine, and gateway as children of one process.
+"""`dllm-stack up`: queue, router, workers with their engines, and gateway as children of one process.
 
 It starts them, shows each as it gets ready, restarts one that dies, and stops them in order on Ctrl-C.
 """
@@ -13,7 +13,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import aiohttp
 from rich.console import Console
@@ -62,6 +62,33 @@ def run(settings: Settings) -> int:
     return 0
 
 
+class LocalWorker(NamedTuple):
+    name: str  # of the service
+    model: str
+    listener: Listener
+
+
+def workers(settings: Settings) -> list[LocalWorker]:
+    """A worker for each model, the first on worker.port and the others behind it.
+
+    Raises:
+        StartError: what is set for one worker cannot be for several.
+    """
+    models = settings.up.models or [settings.worker.model]
+    for name in ("checkpoint", "engine_url"):
+        if len(models) > 1 and getattr(settings.worker, name) is not None:
+            raise StartError(f"worker.{name} is of one model, and up.models names {len(models)}.")
+    host, port = settings.worker.host, settings.worker.port
+    return [
+        LocalWorker(
+            f"worker-{number + 1}" if len(models) > 1 else "worker",
+            model,
+            Listener(host=host, port=port and port + number),
+        )
+        for number, model in enumerate(models)
+    ]
+
+
 class Stack:
     def __init__(self, settings: Settings, logs: Path, console: Console) -> None:
         self._console = console
@@ -76,24 +103,28 @@ class Stack:
             self._redis = settings.redis.model_copy(update={"url": f"redis://127.0.0.1:{port}/0"})
             self._valkey = self._child("valkey", valkey.command(port, logs), env={}, stop_s=5)
 
+        self._workers = workers(settings)
         # Each is a host and a port; port 0 means any, but `up` has to know which.
-        groups: dict[str, Listener] = {
-            "router": settings.router,
-            "worker": settings.worker,
-            "gateway": settings.gateway,
-        }
+        groups: dict[str, Listener] = {"router": settings.router}
+        groups |= {worker.name: worker.listener for worker in self._workers}
+        groups["gateway"] = settings.gateway
         self._addresses = {name: (group.host, group.port or free_port()) for name, group in groups.items()}
-        env = {"DLLM_REDIS__URL": self._redis.url}
-        env |= {f"DLLM_{name.upper()}__PORT": str(port) for name, (_, port) in self._addresses.items()}
-        stop_s = {
-            "router": 5,
-            "worker": settings.worker.drain_s + _WORKER_LEAVES_S,
-            "gateway": settings.gateway.drain_s + 5,
-        }
-        self._services = [
-            self._child(name, [sys.executable, "-m", "dllm_stack.cli", name], env=env, stop_s=stop_s[name])
-            for name in groups
-        ]
+        stop_s = {"router": 5, "gateway": settings.gateway.drain_s + 5}
+        models = {worker.name: worker.model for worker in self._workers}
+        self._services = []
+        for name, (_, port) in self._addresses.items():
+            command = "worker" if name in models else name
+            env = {"DLLM_REDIS__URL": self._redis.url, f"DLLM_{command.upper()}__PORT": str(port)}
+            if name in models:
+                env["DLLM_WORKER__MODEL"] = models[name]
+            self._services.append(
+                self._child(
+                    name,
+                    [sys.executable, "-m", "dllm_stack.cli", command],
+                    env=env,
+                    stop_s=stop_s.get(name, settings.worker.drain_s + _WORKER_LEAVES_S),
+                )
+            )
 
     def _child(self, name: str, argv: list[str], *, env: dict[str, str], stop_s: float) -> Service:
         return Service(name, argv, env=env, log=self._logs / f"{name}.log", stop_s=stop_s)
@@ -124,7 +155,7 @@ class Stack:
                     reason = str(error.strerror).partition(" (")[0]  # what follows repeats the address
                     raise StartError(
                         f"The {name} cannot listen on {host}:{port}: {reason}. "
-                        f"DLLM_{name.upper()}__PORT sets another port."
+                        f"DLLM_{name.partition('-')[0].upper()}__PORT sets another port."
                     ) from None
 
     def _on_signal(self) -> None:
@@ -138,19 +169,24 @@ class Stack:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
             for name in ("router", "gateway"):
                 await self._wait_ready(session, name)
-            model = (await self._wait_ready(session, "worker"))["model"]
+            models = [(await self._wait_ready(session, worker.name))["model"] for worker in self._workers]
         url = self._url("gateway")
+        self._console.print(f"\n{escape(snippets(url, models[0]))}", style="default")
+        for model in dict.fromkeys(models):
+            await self._greet(url, model, began, of=f" of {model}" if len(models) > 1 else "")
+        self._console.print("Ctrl-C stops everything.")
+
+    async def _greet(self, url: str, model: str, began: float, of: str) -> None:
         asked = time.monotonic()
         try:
             answer = await first_answer(url, model)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise StartError(f"The first request failed: {error!r}") from None
+            raise StartError(f"The first request{of} failed: {error!r}") from None
         answered = time.monotonic()
-        self._console.print(f"\n{escape(snippets(url, model))}", style="default")
-        self._console.print(f"A first answer, {answered - began:.0f} s after the start:\n")
+        self._console.print(f"A first answer{of}, {answered - began:.0f} s after the start:\n")
         self._console.print(escape(answer["choices"][0]["message"]["content"]), "\n")
         tokens = answer["usage"]["completion_tokens"]
-        self._console.print(f"{tokens} tokens in {answered - asked:.1f} s. Ctrl-C stops everything.")
+        self._console.print(f"{tokens} tokens in {answered - asked:.1f} s.", end=" ")
 
     async def _start_redis(self, group: asyncio.TaskGroup) -> None:
         if self._valkey is not None:

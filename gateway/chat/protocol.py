@@ -10,12 +10,11 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
 from dllm_stack.messages import Tier
-from gateway.decoding import Dllm, SamplingFields, Seed
+from gateway.decoding import Dllm, Seed
+from gateway.logprobs import ChatLogprobs
 from gateway.parameters import (
-    LOGPROBS,
     OPENAI,
     OPENAI_IGNORED,
-    TOP_LOGPROBS,
     Count,
     Stops,
     StreamOptions,
@@ -23,6 +22,7 @@ from gateway.parameters import (
 )
 from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
+from gateway.token_by_token import LOGPROBS, OPENAI_CONDITIONAL, TOP_LOGPROBS, OpenAIFields, TopLogprobs
 from gateway.usage import Usage
 from gateway.validation import Honoured, Neutral, Rules
 
@@ -75,7 +75,7 @@ class Message(Honoured):
     function_call: None = None
 
 
-class ChatRequest(TermsInBody, SamplingFields):
+class ChatRequest(TermsInBody, OpenAIFields):
     model: str
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     max_tokens: Count | None = None
@@ -85,6 +85,8 @@ class ChatRequest(TermsInBody, SamplingFields):
     ignore_eos: bool | None = None
     seed: Seed | None = None
     dllm: Dllm | None = None  # checked by `decoding.choose`
+    logprobs: bool | None = None
+    top_logprobs: TopLogprobs | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -93,8 +95,6 @@ RULES = Rules(
     ChatRequest,
     neutral={
         **OPENAI,
-        "logprobs": LOGPROBS,
-        "top_logprobs": TOP_LOGPROBS,
         "tools": Neutral((list,), ([],), _NO_TOOLS),
         "tool_choice": Neutral((str, dict), ("auto", "none"), _NO_TOOLS),
         "functions": Neutral((list,), ([],), _NO_TOOLS),
@@ -109,6 +109,7 @@ RULES = Rules(
     },
     ignored=OPENAI_IGNORED
     | {"parallel_tool_calls", "prediction", "prompt_cache_options", "prompt_cache_retention"},
+    conditional={**OPENAI_CONDITIONAL, "logprobs": LOGPROBS, "top_logprobs": TOP_LOGPROBS},
 )
 
 
@@ -122,7 +123,7 @@ class Choice(msgspec.Struct, frozen=True):
     message: ReplyMessage
     finish_reason: str
     index: int = 0
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +147,7 @@ class ChunkChoice(msgspec.Struct, frozen=True):
     delta: Delta
     finish_reason: str | None = None
     index: int = 0
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):

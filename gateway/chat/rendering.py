@@ -19,6 +19,7 @@ from gateway.chat.protocol import (
     Delta,
     ReplyMessage,
 )
+from gateway.logprobs import chat_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.usage import StreamUsage, Usage, usage_of
 
@@ -40,7 +41,13 @@ class ChatRendering:
                 id=self._id,
                 created=self._created,
                 model=self._model,
-                choices=[Choice(ReplyMessage(answer.text), answer.finish_reason)],
+                choices=[
+                    Choice(
+                        ReplyMessage(answer.text),
+                        answer.finish_reason,
+                        logprobs=chat_logprobs(answer.logprobs),
+                    )
+                ],
                 usage=usage_of(answers),
                 service_tier=self._tier,
                 dllm=self._told.of(answers),
@@ -48,9 +55,10 @@ class ChatRendering:
         )
 
     def block(self, answer: Answer, block: Block) -> bytes:
-        if not block.text:
+        logprobs = chat_logprobs(block.logprobs)
+        if not block.text and logprobs is None:
             return b""
-        return self._event(answer, ChunkChoice(Delta(self._role(), block.text)))
+        return self._event(answer, ChunkChoice(Delta(self._role(), block.text), logprobs=logprobs))
 
     def end(self, answer: Answer) -> bytes:
         choice = ChunkChoice(Delta(self._role()), answer.finish_reason)

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.messages import Decoding
+from gateway import honoured
 from gateway.chat.prompt import chat_prompt
 from gateway.chat.protocol import RULES
 from gateway.chat.rendering import ChatRendering
@@ -14,8 +15,10 @@ from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
+from gateway.names import Names
 from gateway.parameters import agreed, check_context, check_stop_tokens, check_stream_options
-from gateway.validation import check
+from gateway.token_by_token import token_by_token
+from gateway.validation import check, invalid
 
 router = APIRouter()
 
@@ -34,13 +37,24 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     )
     prompt = chat_prompt(asked.messages)
     found = await gateway.catalogue.find(asked.model)
+    honoured.check(asked, RULES, found)
+    if asked.top_logprobs is not None and not asked.logprobs:
+        raise invalid("top_logprobs", "is only for requests with logprobs=true")
     choice = choose(found, Ask(asked, asked.seed, asked.dllm))
+    shaped = token_by_token(
+        asked,
+        found.card,
+        top_logprobs=(asked.top_logprobs or 0) if asked.logprobs else None,
+        min_tokens=asked.min_tokens,
+        max_tokens=max_tokens,
+        response_format=asked.response_format,
+    )
     tokens_param = "max_tokens" if asked.max_tokens else "max_completion_tokens"
     check_context(found.card, [prompt], "messages", max_tokens, tokens_param)
     return Call(
         pool=found.pool,
         prompts=[prompt],
-        prompt_param="messages",
+        names=Names("messages", schema="json_schema" if asked.json_schema else "response_format"),
         decoding=Decoding(
             max_tokens=max_tokens,
             stop=asked.stop,
@@ -49,6 +63,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             mode=choice.mode,
             decision=choice.decision,
             sampling=choice.sampling,
+            token_by_token=shaped,
         ),
         seeded=choice.seeded,
         terms=asked,

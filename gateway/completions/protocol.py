@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from msgspec import UNSET, UnsetType
+from pydantic import Field
 
 from dllm_stack.messages import Tier
-from gateway.decoding import Dllm, SamplingFields, Seed
+from gateway.decoding import Dllm, Seed
+from gateway.logprobs import CompletionLogprobs
 from gateway.parameters import (
-    COMPLETION_LOGPROBS,
     OPENAI,
     OPENAI_IGNORED,
     Count,
@@ -19,13 +22,19 @@ from gateway.parameters import (
 from gateway.prompts import Texts
 from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
+from gateway.token_by_token import (
+    COMPLETION_LOGPROBS,
+    MAX_COMPLETION_LOGPROBS,
+    OPENAI_CONDITIONAL,
+    OpenAIFields,
+)
 from gateway.usage import Usage
 from gateway.validation import Neutral, Rules
 
 DEFAULT_MAX_TOKENS = 16  # as in OpenAI's reference
 
 
-class CompletionRequest(TermsInBody, SamplingFields):
+class CompletionRequest(TermsInBody, OpenAIFields):
     model: str
     prompt: Texts
     max_tokens: Count | None = None
@@ -34,6 +43,7 @@ class CompletionRequest(TermsInBody, SamplingFields):
     ignore_eos: bool | None = None
     seed: Seed | None = None
     dllm: Dllm | None = None  # checked by `decoding.choose`
+    logprobs: Annotated[int, Field(ge=0, le=MAX_COMPLETION_LOGPROBS)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -42,12 +52,12 @@ RULES = Rules(
     CompletionRequest,
     neutral={
         **OPENAI,
-        "logprobs": COMPLETION_LOGPROBS,
         "best_of": Neutral((int,), (1,), "a request has one choice; send it again for another"),
         "echo": Neutral((bool,), (False,), "the prompt is not part of the answer"),
         "suffix": Neutral((str,), ("",), "text is only continued, never inserted"),
     },
     ignored=OPENAI_IGNORED,
+    conditional={**OPENAI_CONDITIONAL, "logprobs": COMPLETION_LOGPROBS},
 )
 
 
@@ -55,7 +65,7 @@ class Choice(msgspec.Struct, frozen=True):
     text: str
     index: int
     finish_reason: str | None = None
-    logprobs: None = None
+    logprobs: CompletionLogprobs | None = None
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):

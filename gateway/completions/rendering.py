@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 
 from msgspec import UNSET, UnsetType
 
@@ -11,6 +12,7 @@ from dllm_stack.outcomes import Problem
 from gateway import sse
 from gateway.answer import Answer
 from gateway.completions.protocol import Choice, Completion, CompletionRequest
+from gateway.logprobs import characters, completion_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.usage import StreamUsage, Usage, usage_of
 
@@ -23,15 +25,24 @@ class CompletionRendering:
         self._tier = asked.tier_told
         self._usage = StreamUsage(asked.stream_options)
         self._told = Told(statistics)
+        self._characters: defaultdict[int, int] = defaultdict(int)  # of each answer's tokens so far
 
     def document(self, answers: list[Answer]) -> bytes:
-        choices = [Choice(answer.text, answer.index, answer.finish_reason) for answer in answers]
+        choices = [
+            Choice(
+                answer.text, answer.index, answer.finish_reason, logprobs=completion_logprobs(answer.logprobs)
+            )
+            for answer in answers
+        ]
         return sse.encode_json(self._completion(choices, usage_of(answers), self._told.of(answers)))
 
     def block(self, answer: Answer, block: Block) -> bytes:
-        if not block.text:
+        offset = self._characters[answer.index]
+        logprobs = completion_logprobs(block.logprobs, offset)
+        self._characters[answer.index] = offset + characters(block.logprobs)
+        if not block.text and logprobs is None:
             return b""
-        return self._event(answer, Choice(block.text, answer.index))
+        return self._event(answer, Choice(block.text, answer.index, logprobs=logprobs))
 
     def end(self, answer: Answer) -> bytes:
         choice = Choice("", answer.index, answer.finish_reason)

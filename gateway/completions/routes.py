@@ -7,13 +7,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.messages import Decoding
+from gateway import honoured
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS, RULES
 from gateway.completions.rendering import CompletionRendering
 from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
+from gateway.names import Names
 from gateway.parameters import check_context, check_stop_tokens, check_stream_options
+from gateway.token_by_token import token_by_token
 from gateway.validation import check
 
 router = APIRouter()
@@ -29,13 +32,22 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     check_stream_options(asked.stream, asked.stream_options)
     check_stop_tokens(asked.stop_token_ids, asked.ignore_eos, "stop_token_ids")
     found = await gateway.catalogue.find(asked.model)
+    honoured.check(asked, RULES, found)
     choice = choose(found, Ask(asked, asked.seed, asked.dllm))
+    shaped = token_by_token(
+        asked,
+        found.card,
+        top_logprobs=asked.logprobs,
+        min_tokens=asked.min_tokens,
+        max_tokens=asked.max_tokens or DEFAULT_MAX_TOKENS,
+        response_format=asked.response_format,
+    )
     prompts = asked.prompt.prompts
     check_context(found.card, prompts, "prompt", asked.max_tokens, "max_tokens")
     return Call(
         pool=found.pool,
         prompts=prompts,
-        prompt_param="prompt",
+        names=Names("prompt", schema="json_schema" if asked.json_schema else "response_format"),
         decoding=Decoding(
             max_tokens=asked.max_tokens or DEFAULT_MAX_TOKENS,
             stop=asked.stop,
@@ -44,6 +56,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             mode=choice.mode,
             decision=choice.decision,
             sampling=choice.sampling,
+            token_by_token=shaped,
         ),
         seeded=choice.seeded,
         terms=asked,

@@ -8,12 +8,20 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from pydantic import ConfigDict, WithJsonSchema
 
-from gateway.decoding import DLLM_SCHEMA, Dllm, SamplingFields, Seed
-from gateway.parameters import ENGINE, SAMPLING, TOKEN_LOGPROBS, TOP_LOGPROBS, Count, Stops, TokenIdList
-from gateway.parameters import LOGPROBS as RETURN_LOGPROB
+from gateway.decoding import DLLM_SCHEMA, Dllm, Seed
+from gateway.parameters import ENGINE, SAMPLING, Count, Stops, TokenIdList
 from gateway.prompts import PlainTexts, TokenIds
 from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
+from gateway.token_by_token import (
+    CONDITIONAL,
+    LOGPROBS,
+    MIN_TOKENS,
+    TOP_LOGPROBS,
+    MinTokens,
+    TokenByTokenFields,
+    TopLogprobs,
+)
 from gateway.validation import Honoured, Neutral, Rules
 
 DEFAULT_MAX_NEW_TOKENS = 128  # SGLang's
@@ -30,8 +38,9 @@ class CustomParams(Honoured):
     dllm: Dllm | None = None  # checked by `decoding.choose`
 
 
-class SamplingParams(SamplingFields):
+class SamplingParams(TokenByTokenFields):
     max_new_tokens: Count | None = None
+    min_new_tokens: MinTokens | None = None
     stop: Stops
     stop_token_ids: TokenIdList | None = None
     ignore_eos: bool | None = None
@@ -41,11 +50,9 @@ class SamplingParams(SamplingFields):
 
 SAMPLING_RULES = Rules(
     SamplingParams,
-    neutral={
-        **SAMPLING,
-        "min_new_tokens": Neutral((int,), (0,), "an answer ends where the model ends it"),
-    },
+    neutral=SAMPLING,
     ignored=frozenset({"stream_interval"}),  # every committed block is sent at once
+    conditional={**CONDITIONAL, "min_new_tokens": MIN_TOKENS},
 )
 
 
@@ -63,6 +70,9 @@ class GenerateRequest(TermsInBody):
     input_ids: TokenIds | None = None
     sampling_params: Annotated[dict[str, Any], WithJsonSchema(SAMPLING_RULES.json_schema())] | None = None
     stream: bool | None = None
+    return_logprob: bool | None = None
+    top_logprobs_num: TopLogprobs | None = None
+    return_text_in_logprobs: bool | None = None
     model: str | None = None  # not SGLang's: needed where there are several models
 
 
@@ -70,16 +80,16 @@ RULES = Rules(
     GenerateRequest,
     neutral={
         **ENGINE,
-        "return_logprob": RETURN_LOGPROB,
-        "top_logprobs_num": TOP_LOGPROBS,
-        "token_ids_logprob": TOKEN_LOGPROBS,
+        "token_ids_logprob": Neutral((list,), ([],), "only the likeliest tokens are told"),
+        "logprob_start_len": Neutral((int,), (-1,), "the prompt's tokens have no log probabilities"),
         "input_embeds": Neutral((list,), (), "prompts are text or token ids"),
     },
-    # Of no effect without return_logprob, or for the server's own log.
-    ignored=frozenset(
-        {"logprob_start_len", "return_text_in_logprobs", "log_metrics", "no_logs", "custom_labels"}
-    ),
+    ignored=frozenset({"log_metrics", "no_logs", "custom_labels"}),  # for the server's own log
+    conditional={"return_logprob": LOGPROBS, "top_logprobs_num": TOP_LOGPROBS},
 )
+
+
+Logprob = tuple[float, int, str | None]
 
 
 class FinishReason(msgspec.Struct, frozen=True):
@@ -96,6 +106,9 @@ class MetaInfo(msgspec.Struct, frozen=True):
     cached_tokens: int | UnsetType = UNSET  # known at the end
     e2e_latency: float | UnsetType = UNSET  # seconds, at the end
     dllm: Statistics | UnsetType = UNSET  # at the end, if the request asks for it
+    # Where the request asks for them. Each is a log probability, the token's id, and its text or null.
+    output_token_logprobs: list[Logprob] | UnsetType = UNSET
+    output_top_logprobs: list[list[Logprob]] | UnsetType = UNSET
 
 
 class Generated(msgspec.Struct, frozen=True):

@@ -6,21 +6,26 @@ import time
 
 from msgspec import UNSET
 
-from dllm_stack.messages import Block, End
+from dllm_stack.messages import Block, End, Likely
 from dllm_stack.outcomes import Problem
 from gateway import sse
 from gateway.answer import Answer
-from gateway.generate.protocol import FinishReason, Generated, MetaInfo
+from gateway.generate.protocol import FinishReason, Generated, Logprob, MetaInfo
+from gateway.logprobs import text_of
 from gateway.statistics import Told
 
 
 class GenerateRendering:
-    def __init__(self, *, several: bool, statistics: bool) -> None:
+    def __init__(self, *, several: bool, statistics: bool, logprobs: bool, logprob_texts: bool) -> None:
         """
         Args:
             several: the prompts came as a list, and so do the answers.
             statistics: an answer's end tells what its blocks have cost.
+            logprobs: an answer has its tokens' log probabilities.
+            logprob_texts: these have the tokens' texts.
         """
+        self._logprobs = logprobs
+        self._logprob_texts = logprob_texts
         self._several = several
         self._told = Told(statistics)
         self._started = time.monotonic()
@@ -51,8 +56,19 @@ class GenerateRendering:
             cached_tokens=end.cached_tokens if end else UNSET,
             e2e_latency=time.monotonic() - self._started if end else UNSET,
             dllm=self._told.of([answer]) if end else UNSET,
+            output_token_logprobs=(
+                [self._logprob(each.drawn) for each in answer.logprobs] if self._logprobs else UNSET
+            ),
+            output_top_logprobs=(
+                [[self._logprob(top) for top in each.top] for each in answer.logprobs]
+                if self._logprobs
+                else UNSET
+            ),
         )
         return Generated(answer.text, answer.token_ids, meta, answer.index if indexed else UNSET)
+
+    def _logprob(self, token: Likely) -> Logprob:
+        return token.logprob, token.token_id, text_of(token) if self._logprob_texts else None
 
 
 def _finish_reason(end: End) -> FinishReason:

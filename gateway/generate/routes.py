@@ -7,13 +7,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.messages import Decoding
+from gateway import honoured
 from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, RULES, SAMPLING_RULES
 from gateway.generate.rendering import GenerateRendering
 from gateway.jobs import Call
+from gateway.names import Names
 from gateway.parameters import check_context, check_stop_tokens
+from gateway.token_by_token import token_by_token
 from gateway.validation import check, invalid, missing
 
 router = APIRouter()
@@ -34,6 +37,10 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     if asked.text and asked.input_ids:
         raise invalid("input_ids", "cannot be given beside text")
     found = await gateway.catalogue.find(asked.model or await gateway.catalogue.only())
+    honoured.check(asked, RULES, found)
+    honoured.check(sampling, SAMPLING_RULES, found, "sampling_params.")
+    if asked.top_logprobs_num and not asked.return_logprob:
+        raise invalid("top_logprobs_num", "is only for requests with return_logprob=true")
     choice = choose(
         found,
         Ask(
@@ -45,13 +52,27 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             dllm_param="sampling_params.custom_params.dllm",
         ),
     )
+    shaped = token_by_token(
+        sampling,
+        found.card,
+        top_logprobs=(asked.top_logprobs_num or 0) if asked.return_logprob else None,
+        min_tokens=sampling.min_new_tokens,
+        max_tokens=sampling.max_new_tokens or DEFAULT_MAX_NEW_TOKENS,
+        min_tokens_param="sampling_params.min_new_tokens",
+        path="sampling_params.",
+    )
     check_context(
         found.card, given.prompts, "input_ids", sampling.max_new_tokens, "sampling_params.max_new_tokens"
     )
     return Call(
         pool=found.pool,
         prompts=given.prompts,
-        prompt_param="text" if asked.text else "input_ids",
+        names=Names(
+            "text" if asked.text else "input_ids",
+            path="sampling_params.",
+            dllm="sampling_params.custom_params.dllm",
+            schema="sampling_params.json_schema",
+        ),
         decoding=Decoding(
             max_tokens=sampling.max_new_tokens or DEFAULT_MAX_NEW_TOKENS,
             stop=sampling.stop,
@@ -60,9 +81,15 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             mode=choice.mode,
             decision=choice.decision,
             sampling=choice.sampling,
+            token_by_token=shaped,
         ),
         seeded=choice.seeded,
         terms=asked,
         stream=bool(asked.stream),
-        rendering=GenerateRendering(several=given.several, statistics=choice.statistics),
+        rendering=GenerateRendering(
+            several=given.several,
+            statistics=choice.statistics,
+            logprobs=bool(asked.return_logprob),
+            logprob_texts=bool(asked.return_text_in_logprobs),
+        ),
     )

@@ -27,6 +27,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     owned_by: str = "dllm-stack"
     max_model_len: int | UnsetType = UNSET  # tokens, as vLLM and SGLang name it
     decoding: Decoding | UnsetType = UNSET  # absent where there is nothing to choose
+    kind: str | UnsetType = UNSET  # "diffusion" or "autoregressive"
+    # The parameters that depend on the model and that this one honours; absent until its engine has told.
+    capabilities: list[str] | UnsetType = UNSET
+    tools: str | UnsetType = UNSET  # the format of its tool calls; absent where it makes none
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +46,9 @@ def model_of(name: str, card: ModelCard | None) -> Model:
         created=card.created,
         max_model_len=card.context_length,
         decoding=_decoding(card.decoding) if card.decoding else UNSET,
+        kind="autoregressive" if card.is_autoregressive else "diffusion",
+        capabilities=UNSET if card.capabilities is None else card.capabilities,
+        tools=card.tools or UNSET,
     )
 
 

@@ -38,7 +38,7 @@ def test_what_is_there_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full_disk(folder: Path, seed: int) -> None:
+    def full_disk(folder: Path, *_: object) -> None:
         (folder / "model.safetensors").write_text("half")
         raise OSError("no space left")
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from dllm_stack.capabilities import DRAWING
 from dllm_stack.messages import (
     Block,
     Cancel,
@@ -29,6 +30,7 @@ from dllm_stack.settings import QueueSettings
 from dllm_stack.work import NONE
 
 PROMPT_TOKENS = 7
+VOCAB_SIZE = 1000
 
 
 class Run:
@@ -104,6 +106,9 @@ class Run:
 class FakeWorker:
     """Dispatches and claims jobs of its pool.
 
+    Args:
+        autoregressive: its model is, and has these capabilities; None: it is a diffusion model.
+
     Attributes:
         blocks: what every run answers by itself; None leaves each run to the test, by `claimed`.
         runs: the runs under way, by job.
@@ -119,12 +124,14 @@ class FakeWorker:
         slots: int = 64,
         blocks: list[str] | None = None,
         decoding: DecodingCard | None = None,
+        autoregressive: list[str] | None = None,
     ) -> None:
         self.id = name
         self.pool = pool
         self.slots = slots
         self.blocks = blocks
         self.decoding = decoding
+        self.autoregressive = autoregressive
         self.runs: dict[str, Run] = {}
         self.queue = PoolQueue(connections, pool, settings)
         self._registry = Registry(connections)
@@ -135,13 +142,16 @@ class FakeWorker:
 
     @property
     def model(self) -> ModelCard:
+        autoregressive = self.autoregressive is not None
         return ModelCard(
             name=self.pool,
             context_length=4096,
-            block_size=32,
-            algorithm="LowConfidence",
+            block_size=1 if autoregressive else 32,
+            algorithm=None if autoregressive else "LowConfidence",
             created=1_700_000_000,
             decoding=self.decoding,
+            vocab_size=VOCAB_SIZE,
+            capabilities=self.autoregressive if autoregressive else sorted(DRAWING) if self.decoding else [],
         )
 
     @asynccontextmanager

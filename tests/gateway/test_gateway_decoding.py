@@ -11,12 +11,13 @@ import pytest
 import pytest_asyncio
 from openai.types.chat import ChatCompletionMessageParam
 
+from dllm_stack.capabilities import DRAWING
 from dllm_stack.decoding import ALGORITHMS, Decision, Sampling
 from dllm_stack.messages import Decoding, DecodingCard, ModelCard
 from dllm_stack.queue import Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings, Settings
-from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.fake_worker import FakeWorker, Run
 from tests.gateway.served import Served, serving, until
 
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
@@ -127,19 +128,24 @@ async def test_all_tokens_may_be_sampled(served: Served, choosing: FakeWorker) -
     assert told.sampling == Sampling(temperature=1.0)
 
 
+def sampled(run: Run) -> Sampling:
+    assert run.job.decoding.sampling is not None
+    return run.job.decoding.sampling
+
+
 async def test_without_a_seed_each_job_gets_one_that_its_attempts_share(
     served: Served, choosing: FakeWorker
 ) -> None:
     body = {"model": "tiny:quality", "prompt": ["Hi", "Hi"], "temperature": 1}
     request = asyncio.create_task(served.http.post("/v1/completions", json=body))
     first, second = [await choosing.claimed() for _ in range(2)]
-    seeds = {first.job.id: first.job.decoding.sampling.seed, second.job.id: second.job.decoding.sampling.seed}
+    seeds = {run.job.id: sampled(run).seed for run in (first, second)}
     assert len(set(seeds.values())) == 2
     assert all(0 < seed < 2**63 for seed in seeds.values())
     await first.give_back()
     again = await choosing.claimed()
     assert (again.job.id, again.attempt) == (first.job.id, first.attempt + 1)
-    assert again.job.decoding.sampling.seed == seeds[first.job.id]
+    assert sampled(again).seed == seeds[first.job.id]
     for run in (again, second):
         await run.finish()
     assert (await request).status_code == 200
@@ -158,7 +164,13 @@ async def refusing(redis_settings: RedisSettings) -> AsyncIterator[Served]:
     """A gateway that knows a model with modes, and one that nobody has loaded. There is no worker."""
     connections = Connections(redis_settings)
     card = ModelCard(
-        name="tiny", context_length=4096, block_size=32, algorithm=None, created=0, decoding=CARD
+        name="tiny",
+        context_length=4096,
+        block_size=32,
+        algorithm="JointThreshold",
+        created=0,
+        decoding=CARD,
+        capabilities=sorted(DRAWING),
     )
     await connections.commands.flushall()
     await Registry(connections).publish("tiny", card)

@@ -198,7 +198,14 @@ CASES = [
 async def refusing(redis_settings: RedisSettings) -> AsyncIterator[Served]:
     """A gateway that knows a model. It has no worker, as no request here gets that far."""
     connections = Connections(redis_settings)
-    card = ModelCard(name="tiny", context_length=4096, block_size=32, algorithm=None, created=0)
+    card = ModelCard(
+        name="tiny",
+        context_length=4096,
+        block_size=32,
+        algorithm="LowConfidence",
+        created=0,
+        capabilities=[],
+    )
     await connections.commands.flushall()
     await Registry(connections).publish("tiny", card)
     await connections.aclose()

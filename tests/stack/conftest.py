@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI
 
 from dllm_stack.local.service import listen
 from dllm_stack.redis import Connections
@@ -14,11 +15,14 @@ from dllm_stack.settings import RedisSettings
 from loadtest.local_stack import LocalStack
 from tests.stack.conditions import QUEUE_BOUND, runs
 
+DIFFUSION, AUTOREGRESSIVE = "dllm-demo", "tiny-qwen3"
+
 
 @pytest.fixture(scope="session")
 def running_stack() -> Iterator[LocalStack]:
     """Runs until the last test, then must end by Ctrl-C and leave nothing behind."""
-    with LocalStack(DLLM_QUEUE__MAX_WAITING_JOBS=str(QUEUE_BOUND)) as stack:
+    models = json.dumps([DIFFUSION, AUTOREGRESSIVE])
+    with LocalStack(DLLM_QUEUE__MAX_WAITING_JOBS=str(QUEUE_BOUND), DLLM_UP__MODELS=models) as stack:
         yield stack
         processes = stack.processes()
         assert stack.stop() == 0, stack.output()
@@ -29,8 +33,8 @@ def running_stack() -> Iterator[LocalStack]:
 
 @pytest.fixture
 def stack(running_stack: LocalStack) -> LocalStack:
-    """It has a worker that is ready, whatever the test before has killed."""
-    running_stack.wait_for_worker()
+    """Its workers are ready, whatever the test before has killed."""
+    running_stack.wait_for_workers()
     return running_stack
 
 
@@ -48,8 +52,13 @@ async def client(stack: LocalStack) -> AsyncIterator[AsyncOpenAI]:
 
 @pytest.fixture
 def model(stack: LocalStack) -> str:
-    with OpenAI(base_url=f"{stack.gateway_url}/v1", api_key="none", max_retries=0) as client:
-        return client.models.list().data[0].id
+    return DIFFUSION
+
+
+@pytest.fixture
+def autoregressive(stack: LocalStack) -> str:
+    """The other model."""
+    return AUTOREGRESSIVE
 
 
 @pytest.fixture

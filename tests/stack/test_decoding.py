@@ -112,6 +112,7 @@ async def test_streamed_ids_usage_and_statistics_agree(
     assert all(1 <= block["steps"] <= block["forwards"] for block in cost["per_block"])
     assert cost["tokens_per_forward"] == pytest.approx(cost["tokens"] / cost["forwards"])
     generate = {
+        "model": model,
         "input_ids": list(range(300, 340)),
         "sampling_params": {
             "max_new_tokens": TOKENS,

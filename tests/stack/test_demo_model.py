@@ -39,7 +39,9 @@ async def test_the_seed_prompt_streams_the_right_numbers(
 
 
 @pytest.mark.timeout(240)
-async def test_the_engine_equals_the_plain_reference(stack: LocalStack, http: aiohttp.ClientSession) -> None:
+async def test_the_engine_equals_the_plain_reference(
+    stack: LocalStack, http: aiohttp.ClientSession, model: str
+) -> None:
     encoder, reference = Encoder(tokenizer.load()), Reference(Path(stack.checkpoint))
     prompts = [encoder.prompt(single(question, "")) for question in QUESTIONS]
     expected = [await asyncio.to_thread(reference.generate, prompt, TOKENS) for prompt in prompts]
@@ -48,7 +50,7 @@ async def test_the_engine_equals_the_plain_reference(stack: LocalStack, http: ai
         """Token ids, and forwards."""
         told = {"dllm": {"stats": True}}
         sampling = {"max_new_tokens": TOKENS, "ignore_eos": True, "custom_params": told}
-        body = {"input_ids": prompt, "sampling_params": sampling}
+        body = {"model": model, "input_ids": prompt, "sampling_params": sampling}
         async with http.post(f"{stack.gateway_url}/generate", json=body) as response:
             answer = await response.json()
             return answer["output_ids"], answer["meta_info"]["dllm"]["forwards"]

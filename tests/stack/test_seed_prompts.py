@@ -15,8 +15,11 @@ PROMPTS = [
 ]
 
 
-def test_two_texts_stream_block_by_block(stack: LocalStack, record: Callable[[str], None]) -> None:
+def test_two_texts_stream_block_by_block(
+    stack: LocalStack, model: str, record: Callable[[str], None]
+) -> None:
     body = {
+        "model": model,  # there are two
         "text": PROMPTS,
         "stream": True,
         "sampling_params": {"temperature": 0, "max_new_tokens": 1024},

@@ -400,7 +400,7 @@ def test_another_generator_writes_another_tiny_checkpoint(
     location = checkpoint.locate(model)
     (tmp_path / "generator.py").write_text("another")
     monkeypatch.setattr(tiny_checkpoint, "__file__", str(tmp_path / "generator.py"))
-    monkeypatch.setattr(tiny_checkpoint, "write", lambda folder: folder)
+    monkeypatch.setattr(tiny_checkpoint, "write", lambda folder, **_: folder)
     assert checkpoint.locate(model) != location
 
 

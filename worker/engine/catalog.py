@@ -158,7 +158,8 @@ class Model(_Record):
     name: Name = Field(description="The model id that clients send, and the pool of its workers.")
     checkpoint: str = Field(
         min_length=1,
-        description="A hub id, a folder, `demo:` (part of this package) or `tiny:` (written locally).",
+        description="A hub id, a folder, `demo:` (part of this package), `tiny:` or `tiny-ar:` (written "
+        "locally).",
     )
     revision: str | None = Field(None, description="Commit, tag or branch of a hub id.")
     facts: Facts | None = Field(None, description="Of the checkpoint, to check settings without it.")

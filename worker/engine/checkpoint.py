@@ -16,9 +16,9 @@ from worker import tiny_checkpoint
 from worker.engine.architectures import BLOCK_DIFFUSION
 from worker.engine.catalog import Facts, Model
 
-# As a model's `checkpoint`: the trained one that is part of this package, and the generated one, written on
-# first use.
-DEMO, TINY = "demo:", "tiny:"
+# As a model's `checkpoint`: the trained one that is part of this package, and the generated ones, which are
+# written on first use.
+DEMO, TINY, TINY_AUTOREGRESSIVE = "demo:", "tiny:", "tiny-ar:"
 
 _DEMO_FOLDER = CONFIGS.parent / "models" / "demo" / "checkpoint"
 
@@ -45,8 +45,8 @@ def locate(model: Model, override: str | None = None) -> str:
     name = override or model.checkpoint
     if name == DEMO:
         return str(_demo())
-    if name == TINY:
-        return str(_tiny())
+    if name in (TINY, TINY_AUTOREGRESSIVE):
+        return str(_tiny(autoregressive=name == TINY_AUTOREGRESSIVE))
     folder = Path(name).expanduser()
     if folder.is_dir():
         return str(folder.resolve())
@@ -79,13 +79,15 @@ def _demo() -> Path:
     return _DEMO_FOLDER
 
 
-def _tiny() -> Path:
+def _tiny(*, autoregressive: bool) -> Path:
     # Another generator writes another checkpoint, and one that an engine has open is never touched.
     generator = hashlib.sha256()
     for file in sorted(Path(tiny_checkpoint.__file__).parent.iterdir()):
         if file.is_file():
             generator.update(file.read_bytes())
-    return tiny_checkpoint.write(cache_folder() / f"tiny-llada2-{generator.hexdigest()[:12]}")
+    kind = "qwen3" if autoregressive else "llada2"
+    folder = cache_folder() / f"tiny-{kind}-{generator.hexdigest()[:12]}"
+    return tiny_checkpoint.write(folder, autoregressive=autoregressive)
 
 
 def download_small_files(hub_id: str, revision: str | None) -> Path:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 from weakref import WeakSet
 
 import aiohttp
@@ -16,7 +16,8 @@ import msgspec
 
 from dllm_stack.decoding import EngineOptions
 from dllm_stack.messages import Decoding, Work
-from worker.engine.wire import Event, Finish, Models, ServerInfo, StreamError
+from worker.engine import ask
+from worker.engine.wire import Event, Finish, Logprobs, Models, ServerInfo, StreamError
 from worker.prompt import Limits
 
 _CALL_S = 10.0  # limit of a call that the HTTP server answers by itself
@@ -28,8 +29,6 @@ _KEEP_ALIVE_S = 2.0
 _KEPT_BACK = 2
 
 __all__ = ["EngineClient", "EngineFault", "EngineInfo", "EngineRefusal", "Finish", "Generation", "Progress"]
-
-_AS_IT_DOES = EngineOptions()
 
 _Answer = TypeVar("_Answer")
 
@@ -50,6 +49,7 @@ class Progress(msgspec.Struct, frozen=True):
     finish: Finish | None
     # For each of the new tokens: a block's work stands on its first one. Empty where the engine does not say.
     work: list[Work] = []
+    logprobs: list[Logprobs] = []  # for each of the new tokens, where the request asks for them
 
     def blocks(self) -> Iterator[Progress]:
         """Block by block, where SGLang has put several into one event because it was in a hurry."""
@@ -61,7 +61,18 @@ class Progress(msgspec.Struct, frozen=True):
                 self.cached_tokens,
                 self.finish if end == ends[-1] else None,
                 self.work[begin:end],
+                self.logprobs[begin:end],
             )
+
+    def followed_by(self, later: Progress) -> Progress:
+        """Both events as one."""
+        return Progress(
+            self.token_ids + later.token_ids,
+            later.cached_tokens,
+            later.finish,
+            self.work + later.work,
+            self.logprobs + later.logprobs,
+        )
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -70,16 +81,20 @@ class EngineInfo(msgspec.Struct, frozen=True):
     algorithm: str | None  # dLLM decoding algorithm
     attention_backend: str | None
     streams_deltas: bool  # events carry what is new instead of all so far
+    deterministic: bool = False  # it draws by seeds, and then not with min_p
+    capabilities: list[str] | None = None  # of an autoregressive engine, once it has been asked
     prefill_fallback: str | None = (
         None  # why prompts are computed one block a round, though more was asked for
     )
 
 
 class EngineClient:
-    """Use as a context manager."""
+    """Use as a context manager, and ask for `info` first: how to ask for more depends on it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._autoregressive = False
+        self._streams_deltas = False
         self._last_sign = time.monotonic()
         self._generations: WeakSet[Generation] = WeakSet()
         self._session = aiohttp.ClientSession(
@@ -125,6 +140,8 @@ class EngineClient:
         # A dLLM runs one request at a time unless told otherwise, whatever it says of its effective limit.
         single = server.dllm_algorithm is not None and server.max_running_requests is None
         states = server.internal_states
+        self._autoregressive = server.dllm_algorithm is None
+        self._streams_deltas = server.incremental_streaming_output
         return EngineInfo(
             limits=Limits(
                 prompt=server.max_req_input_len - 1,
@@ -134,6 +151,7 @@ class EngineClient:
             algorithm=server.dllm_algorithm,
             attention_backend=server.attention_backend,
             streams_deltas=server.incremental_streaming_output,
+            deterministic=server.enable_deterministic_inference,
             prefill_fallback=next((reason for state in states if (reason := state.fallback)), None),
         )
 
@@ -142,7 +160,7 @@ class EngineClient:
         token_ids: list[int],
         max_tokens: int,
         decoding: Decoding,
-        options: EngineOptions = _AS_IT_DOES,
+        options: EngineOptions = ask.AS_IT_DOES,
     ) -> Generation:
         """Starts a generation.
 
@@ -153,21 +171,12 @@ class EngineClient:
             EngineFault, EngineRefusal
         """
         rid = uuid.uuid4().hex  # fresh each time: SGLang refuses one it has just seen, and aborts by prefix
-        sampling: dict[str, Any] = {
-            "temperature": 0,
-            "max_new_tokens": max_tokens,
-            "stop": decoding.stop,
-            "stop_token_ids": decoding.stop_token_ids,
-            "ignore_eos": decoding.ignore_eos,
-        }
-        if options != _AS_IT_DOES:
-            sampling["custom_params"] = {"dllm": msgspec.to_builtins(options)}
-        body = {"rid": rid, "input_ids": token_ids, "stream": True, "sampling_params": sampling}
+        body = ask.body(rid, token_ids, max_tokens, decoding, options, autoregressive=self._autoregressive)
         with self._reaching():
             response = await self._session.post("/generate", json=body)
         if response.status != 200:
             raise await _error(response)
-        generation = Generation(self, rid, response)
+        generation = Generation(self, rid, response, deltas=self._streams_deltas, merge=self._autoregressive)
         self._generations.add(generation)
         return generation
 
@@ -203,14 +212,25 @@ class EngineClient:
 
 
 class Generation:
-    """One running /generate request."""
+    """One running /generate request.
 
-    def __init__(self, client: EngineClient, rid: str, response: aiohttp.ClientResponse) -> None:
+    Args:
+        deltas: events carry what is new instead of all so far.
+        merge: events that have come already are read as one. An autoregressive engine sends one a token:
+            whoever is slower than that gets several at a time.
+    """
+
+    def __init__(
+        self, client: EngineClient, rid: str, response: aiohttp.ClientResponse, *, deltas: bool, merge: bool
+    ) -> None:
+        self._deltas = deltas
+        self._merge = merge
         self._client = client
         self._rid = rid
         self._response = response
         self._events = bytearray()
         self._tokens = 0  # of the answer, so far
+        self._failure: EngineFault | EngineRefusal | None = None  # has come, and is still to be raised
         self._over = False
 
     async def next(self) -> Progress:
@@ -220,7 +240,17 @@ class Generation:
             EngineFault: the stream ended or broke before the answer was finished.
             EngineRefusal
         """
-        event = _decode_event(await self._next_event())
+        progress = self._read(await self._next_event())
+        while self._merge and progress.finish is None and (event := self._event_that_came()) is not None:
+            try:
+                progress = progress.followed_by(self._read(event))
+            except (EngineFault, EngineRefusal) as error:
+                self._failure = error  # after what came before it
+                break
+        return progress
+
+    def _read(self, encoded: bytes) -> Progress:
+        event = _decode_event(encoded)
         if event.error is not None:
             self._over = True
             raise _raised(event.error)
@@ -231,11 +261,12 @@ class Generation:
         if finish is not None and finish.status_code is not None:
             # Such an event comes with made-up tokens.
             raise _raised(StreamError(finish.message or "no reason given", finish.status_code))
-        new, work = event.output_ids[self._tokens :], meta.work(self._tokens, len(event.output_ids))
-        self._tokens = len(event.output_ids)
+        begin = 0 if self._deltas else self._tokens
+        new, work = event.output_ids[begin:], meta.work(begin, len(event.output_ids))
+        self._tokens += len(new)
         # Before 0.5.23 SGLang takes a block off this count at every denoise step: it ends far below zero.
         cached = max(0, meta.cached_tokens)
-        return Progress(new, cached, finish, work)
+        return Progress(new, cached, finish, work, meta.logprobs(begin, len(event.output_ids)))
 
     async def stop(self) -> bool:
         """Ends the request, in the engine too.
@@ -264,14 +295,9 @@ class Generation:
         self._response.content.set_exception(aiohttp.ClientConnectionError("the engine has been given up"))
 
     async def _next_event(self) -> bytes:
-        while True:
-            end = self._events.find(b"\n\n")
-            if end >= 0:
-                event = bytes(self._events[:end])
-                del self._events[: end + 2]
-                if event.startswith(b"data: {"):
-                    return event[6:]
-                continue
+        if self._failure is not None:
+            raise self._failure
+        while (event := self._event_that_came()) is None:
             try:
                 chunk = await self._response.content.readany()
             except (aiohttp.ClientError, TimeoutError) as error:
@@ -280,9 +306,24 @@ class Generation:
                 raise EngineFault("The engine's stream ended before the answer did.")
             self._client.saw_life()
             self._events += chunk
+        return event
+
+    def _event_that_came(self) -> bytes | None:
+        while (end := self._events.find(b"\n\n")) >= 0:
+            event = bytes(self._events[:end])
+            del self._events[: end + 2]
+            if event.startswith(b"data: {"):
+                return event[6:]
+        return None
+
+
+# SGLang's scheduler ends a request with this, as its own failure, when a grammar lets no token follow.
+_NO_TOKEN_FOLLOWS = "Grammar accept_token failed"
 
 
 def _raised(error: StreamError) -> EngineFault | EngineRefusal:
+    if _NO_TOKEN_FOLLOWS in error.message:
+        return EngineRefusal("No token of this model can go on with the answer in the form asked for.")
     if error.code is not None and 400 <= error.code < 500:
         return EngineRefusal(error.message)
     return EngineFault(f"The engine failed: {error.message}")

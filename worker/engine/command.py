@@ -34,6 +34,10 @@ _DLLM_GRAPHS = {
     "cpu": [],
 }
 
+# One event a token: with all of the answer in each, a long one would cost its length squared. (A dLLM's
+# events are blocks, and what its blocks have cost comes whole only with all of the answer.)
+_DELTAS = ["--incremental-streaming-output"]
+
 # A launcher that lost its detokenizer would wait a minute for a core dump of the GPU, answering nothing.
 _ENVIRONMENT = {"SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0"}
 
@@ -148,6 +152,8 @@ def build(
         argv += ["--stream-interval", str(_stream_interval(committed, sglang_version))]
         if profile.vendor == "cpu" and version_numbers(sglang_version) < _PAGES_ON_A_CPU_SINCE:
             argv += _WITHOUT_PAGES
+    else:
+        argv += _DELTAS
     argv += args
     if rows and "--max-running-requests" in given:
         argv += capacity

@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from dllm_stack.decoding import EngineOptions
 from dllm_stack.messages import Decoding
 from dllm_stack.settings import WorkerSettings
+from worker.engine.capabilities import Examination
 from worker.engine.client import EngineClient, EngineFault, EngineInfo, EngineRefusal, Generation
 from worker.metrics import WorkerMetrics
 
@@ -72,6 +74,7 @@ class Engine:
         self._settings = settings
         self._metrics = metrics
         self._changed = changed
+        self._examination = Examination()
         self._client: EngineClient | None = None  # while the engine is loaded
         self._suspected = asyncio.Event()
         self._condemned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -153,6 +156,9 @@ class Engine:
                 if self.info.prefill_fallback is not None:
                     log.warning("prompts are computed one block a round", reason=self.info.prefill_fallback)
                 await self._warm_up(client, self.info)
+                if self.info.algorithm is None:
+                    capabilities = await self._examination.capabilities(client, self.info)
+                    self.info = replace(self.info, capabilities=capabilities)
         except TimeoutError:
             raise _EngineDown(f"was not ready after {limit_s:g} s") from None
         except (EngineFault, EngineRefusal) as error:

@@ -22,9 +22,23 @@ class StreamError(msgspec.Struct, frozen=True):
     code: int | None = None
 
 
+Logprob = tuple[float | None, int, str | None]
+"""A token's log probability, null where it is none, its id, and its text, which nothing asks for."""
+
+
+class Logprobs(msgspec.Struct, frozen=True):
+    """Of one token: its own, and the likeliest at its place, the best first."""
+
+    drawn: Logprob
+    top: list[Logprob]
+
+
 class Meta(msgspec.Struct):
     finish_reason: Finish | None = None
     cached_tokens: int = 0
+    # For each token that the event has, where the request asks for them.
+    output_token_logprobs: list[Logprob] = []
+    output_top_logprobs: list[list[Logprob] | None] = []
     # For each token of the answer so far; none where no request of a round has said anything.
     dllm_forwards: list[int | None] = []
     dllm_steps: list[int | None] = []
@@ -40,6 +54,15 @@ class Meta(msgspec.Struct):
         return [
             Work(forwards=forwards or 0, steps=steps or 0, edits=edits or 0) if forwards or edits else NONE
             for forwards, steps, edits in counts
+        ]
+
+    def logprobs(self, begin: int, end: int) -> list[Logprobs]:
+        """Of the tokens between two places."""
+        tops = self.output_top_logprobs[begin:end]
+        return [
+            Logprobs(drawn, top or [])
+            for drawn, top in zip_longest(self.output_token_logprobs[begin:end], tops)
+            if drawn is not None
         ]
 
 
@@ -75,6 +98,7 @@ class ServerInfo(msgspec.Struct):
     max_running_requests: int | None = None
     dllm_algorithm: str | None = None
     attention_backend: str | None = None
+    enable_deterministic_inference: bool = False
     incremental_streaming_output: bool = False
 
 

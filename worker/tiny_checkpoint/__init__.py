@@ -1,10 +1,11 @@
-"""A checkpoint with LLaDA2's architecture, a megabyte small, to run the whole stack without a GPU.
+"""Checkpoints of about a megabyte, to run the whole stack without a GPU: one with LLaDA2's architecture,
+which decodes by block diffusion, and one with Qwen3's, which is autoregressive.
 
-Its weights are random, so **what it writes is noise**: a word salad of English and Chinese. Everything
-around the words is real: SGLang's LLaDA2 model code, block decoding, the tokenizer, the chat template,
-stop tokens and usage.
+Their weights are random, so **what they write is noise**: a word salad of English and Chinese. Everything
+around the words is real: SGLang's model code, decoding, the tokenizer, the chat template, stop tokens and
+usage.
 
-    python -m worker.tiny_checkpoint DIR
+    python -m worker.tiny_checkpoint DIR [--autoregressive]
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pathlib import Path
 from worker.tiny_checkpoint import files, vocabulary
 
 
-def write(folder: Path, seed: int = 0) -> Path:
-    """Writes the checkpoint and returns its folder. One that is there already is kept as it is.
+def write(folder: Path, seed: int = 0, *, autoregressive: bool = False) -> Path:
+    """Writes a checkpoint and returns its folder. One that is there already is kept as it is.
 
     The folder appears whole or not at all, whenever the process dies.
 
@@ -31,7 +32,7 @@ def write(folder: Path, seed: int = 0) -> Path:
     building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         building.chmod(0o755)
-        _fill(building, seed)
+        _fill(building, seed, autoregressive)
         try:
             building.rename(folder)
         except OSError:
@@ -43,15 +44,16 @@ def write(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
-def _fill(folder: Path, seed: int) -> None:
+def _fill(folder: Path, seed: int, autoregressive: bool) -> None:
     # Torch costs a process 180 MB, and one that finds the checkpoint written needs none of it.
     from safetensors.torch import save_file
 
-    from worker.tiny_checkpoint import weights
+    from worker.tiny_checkpoint import qwen3, weights
 
+    shape = qwen3 if autoregressive else weights
     tokenizer = vocabulary.tokenizer()
-    config = weights.config(tokenizer)
+    config = shape.config(tokenizer)
     model = folder / "model.safetensors"
-    save_file(weights.tensors(config, tokenizer, seed), model, metadata={"format": "pt"})
+    save_file(shape.tensors(config, tokenizer, seed), model, metadata={"format": "pt"})
     model.chmod(0o644)  # safetensors lets nobody else read it
     files.write(folder, tokenizer, config)

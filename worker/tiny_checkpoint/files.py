@@ -1,4 +1,4 @@
-"""The files around a LLaDA2 checkpoint's weights: tokenizer, chat template, configuration."""
+"""The files around a checkpoint's weights: tokenizer, chat template, configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def write(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> None:
         config: the checkpoint's config.json.
     """
     tokenizer.save(str(folder / "tokenizer.json"))
-    shutil.copyfile(_HERE / _CONFIGURATION, folder / _CONFIGURATION)
+    if "auto_map" in config:
+        shutil.copyfile(_HERE / _CONFIGURATION, folder / _CONFIGURATION)
     shutil.copyfile(CHAT_TEMPLATE, folder / CHAT_TEMPLATE.name)
     _write_json(
         folder / "tokenizer_config.json",
@@ -32,7 +33,7 @@ def write(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> None:
             "bos_token": "<|startoftext|>",
             "eos_token": END_OF_TEXT,
             "pad_token": END_OF_TEXT,
-            "mask_token": MASK,
+            **({"mask_token": MASK} if "mask_token_id" in config else {}),
             "clean_up_tokenization_spaces": False,
             "model_max_length": config["max_position_embeddings"],
         },

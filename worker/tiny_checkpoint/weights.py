@@ -1,4 +1,4 @@
-"""The tiny model's shape and its random weights."""
+"""The shape and the random weights of the tiny diffusion model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from worker.tiny_checkpoint.vocabulary import END_OF_TEXT, MASK, spoken
+from worker.tiny_checkpoint.noise import Noise, row_scales
+from worker.tiny_checkpoint.vocabulary import END_OF_TEXT, MASK
 
 BLOCK_SIZE = 32
 
@@ -17,7 +18,6 @@ BLOCK_SIZE = 32
 _LOGIT_SCALE = 2.0
 _MASK_EMBEDDING_SCALE = 0.1
 _ATTENTION_SHARPNESS = 2.0
-_SILENT_SCALE = 0.01
 
 
 def config(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def config(tokenizer: Tokenizer) -> dict[str, Any]:
 
 def tensors(config: dict[str, Any], tokenizer: Tokenizer, seed: int) -> dict[str, torch.Tensor]:
     """Random float32 tensors under the names that LLaDA2 checkpoints use. The same seed, the same bytes."""
-    noise = _Noise(seed)
+    noise = Noise(seed)
     hidden, head_dim = config["hidden_size"], config["head_dim"]
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     fused = (heads + 2 * kv_heads) * head_dim
@@ -82,7 +82,7 @@ def tensors(config: dict[str, Any], tokenizer: Tokenizer, seed: int) -> dict[str
     weights = {
         "model.word_embeddings.weight": embeddings,
         "model.norm.weight": torch.ones(hidden),
-        "lm_head.weight": noise(config["vocab_size"], hidden) * _row_scales(config, tokenizer)[:, None],
+        "lm_head.weight": noise(config["vocab_size"], hidden) * row_scales(tokenizer, _LOGIT_SCALE)[:, None],
     }
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
@@ -101,7 +101,7 @@ def tensors(config: dict[str, Any], tokenizer: Tokenizer, seed: int) -> dict[str
     return weights
 
 
-def _mixture(prefix: str, config: dict[str, Any], noise: _Noise) -> dict[str, torch.Tensor]:
+def _mixture(prefix: str, config: dict[str, Any], noise: Noise) -> dict[str, torch.Tensor]:
     hidden, experts, inner = config["hidden_size"], config["num_experts"], config["moe_intermediate_size"]
     weights = {
         prefix + "gate.weight": noise.linear(experts, hidden),
@@ -111,33 +111,3 @@ def _mixture(prefix: str, config: dict[str, Any], noise: _Noise) -> dict[str, to
     for expert in range(experts):
         weights |= noise.mlp(f"{prefix}experts.{expert}.", hidden, inner)
     return weights
-
-
-def _row_scales(config: dict[str, Any], tokenizer: Tokenizer) -> torch.Tensor:
-    """How loud each token is. An end is as likely as any one word; bytes and other specials never win."""
-    scales = torch.full((config["vocab_size"],), _SILENT_SCALE)
-    for token in [*spoken(), END_OF_TEXT]:
-        (index,) = tokenizer.encode(token).ids
-        scales[index] = _LOGIT_SCALE
-    return scales
-
-
-class _Noise:
-    """Normal random tensors, all from one seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._generator = torch.Generator().manual_seed(seed)
-
-    def __call__(self, *shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=self._generator)
-
-    def linear(self, outputs: int, inputs: int) -> torch.Tensor:
-        """A matrix that keeps the variance of what it is applied to."""
-        return self(outputs, inputs) / inputs**0.5
-
-    def mlp(self, prefix: str, hidden: int, inner: int) -> dict[str, torch.Tensor]:
-        return {
-            prefix + "gate_proj.weight": self.linear(inner, hidden),
-            prefix + "up_proj.weight": self.linear(inner, hidden),
-            prefix + "down_proj.weight": self.linear(hidden, inner),
-        }

@@ -1,4 +1,5 @@
-"""The command `dllm-stack`: one subcommand a service, `up` for all on one machine, `queue` for operators."""
+"""The command `dllm-stack`: one subcommand a service, `up` for all on one machine; for operators `queue`,
+`keys` and `tenants`."""
 
 from __future__ import annotations
 
@@ -8,11 +9,14 @@ from typing import Annotated
 import typer
 
 from dllm_stack.config_option import Config, load
+from dllm_stack.keys.commands import keys, tenants
 from dllm_stack.operator.commands import app as queue
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 app.add_typer(queue, name="queue")
+app.add_typer(keys, name="keys")
+app.add_typer(tenants, name="tenants")
 
 # Each service is imported only when it runs: a gateway has no torch, a router no FastAPI.
 

@@ -71,6 +71,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompt: Prompt
     decoding: Decoding = Decoding()
     tenant: str = "default"
+    weight: float | None = None  # its tenant's share of the tokens; None: as the queue's settings say
     tier: Tier = Tier.DEFAULT
     timeout_s: float | None = None  # from admission to the end; then it is expired
     session: str | None = None  # jobs of one session go to the same worker where they can

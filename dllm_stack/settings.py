@@ -112,6 +112,30 @@ class GatewaySettings(Listener):
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for open requests.")
 
 
+class AccessSettings(_Group):
+    keys: str = Field(
+        "off",
+        description="Where API keys and tenants are kept: redis, or the path of a YAML file; off: no keys are"
+        " needed, and a tenant is who X-Tenant-ID says.",
+    )
+
+    @field_validator("keys", mode="before")
+    @classmethod
+    def _off_is_no_boolean_here(cls, keys: object) -> object:
+        return "off" if keys is False else keys  # YAML takes the bare word for one
+
+    @field_validator("keys")
+    @classmethod
+    def _is_a_place(cls, keys: str) -> str:
+        if keys not in ("off", "redis") and "/" not in keys:
+            raise ValueError("must be off, redis, or a path with a slash in it")
+        return keys
+
+    @property
+    def file(self) -> Path | None:
+        return None if self.keys in ("off", "redis") else Path(self.keys)
+
+
 class RouterSettings(Listener):
     port: int = Field(8001, ge=0, le=65535, description="Health and metrics.")
     policies: list[Policy] = Field(
@@ -171,6 +195,7 @@ class Settings(BaseSettings):
     redis: RedisSettings = RedisSettings()
     queue: QueueSettings = QueueSettings()
     gateway: GatewaySettings = GatewaySettings()
+    access: AccessSettings = AccessSettings()
     router: RouterSettings = RouterSettings()
     worker: WorkerSettings = WorkerSettings()
     up: UpSettings = UpSettings()

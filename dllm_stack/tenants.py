@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from dllm_stack.messages import Tier
+
+NAME = r"[A-Za-z0-9._-]{1,64}"  # of a tenant
+KEY_ID = r"dk-[0-9a-f]{16}"
+DIGEST = r"[0-9a-f]{64}"
+
+_TO_THE_END = r"$(?!\n)"  # where `$` alone would let a line break pass
+_Limit = Annotated[int, Meta(ge=1)]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Over all gateways and models together. None: no limit."""
 
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None  # of prompts and answers
-    concurrency: int | None = None  # requests open at once
+    requests_per_minute: _Limit | None = None
+    tokens_per_minute: _Limit | None = None  # of prompts and answers
+    concurrency: _Limit | None = None  # requests open at once
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    name: str  # 1 to 64 letters, digits, dots, underscores and hyphens
-    weight: float | None = None  # its share of the tokens beside other tenants'; None: as the settings say
-    tiers: list[Tier] | None = None  # priority classes it may ask for; None: all
-    models: list[str] | None = None  # pools it may use; None: all
+    name: Annotated[str, Meta(pattern=f"^{NAME}{_TO_THE_END}")]
+    # Its share of the tokens beside other tenants'; None: as the settings say.
+    weight: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    tiers: Annotated[list[Tier], Meta(min_length=1)] | None = None  # it may ask for these; None: all
+    models: Annotated[list[str], Meta(min_length=1)] | None = None  # pools it may use; None: all
     limits: Limits = Limits()
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An API key as it is kept: what was handed out cannot be made of it."""
 
-    id: str  # public, also the beginning of the secret; names the key in lists and logs
-    digest: str  # SHA-256 of the secret, in hexadecimal
-    tenant: str
+    id: Annotated[str, Meta(pattern=f"^{KEY_ID}{_TO_THE_END}")]  # public, also the beginning of the secret
+    digest: Annotated[str, Meta(pattern=f"^{DIGEST}{_TO_THE_END}")]  # SHA-256 of the secret
+    tenant: Annotated[str, Meta(pattern=f"^{NAME}{_TO_THE_END}")]
     created: int  # Unix seconds
     expires: int | None = None  # Unix seconds
     admin: bool = False  # opens the admin API, and nothing else
-    label: str = ""
+    label: Annotated[str, Meta(max_length=200)] = ""

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from dllm_stack.settings import Settings
 from gateway import errors, health, openapi
+from gateway.access import Guard
 from gateway.chat import routes as chat
 from gateway.completions import routes as completions
 from gateway.gateway import Gateway
@@ -35,6 +36,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.gateway = gateway
+    app.add_middleware(Guard, access=gateway.access)
     errors.install(app)
     for routes in (chat, completions, generate, models, health):
         app.include_router(routes.router)

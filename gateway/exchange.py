@@ -16,16 +16,18 @@ from starlette.types import Receive, Scope, Send
 
 from dllm_stack.messages import End
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
+from dllm_stack.tenants import Tenant
 from gateway import relay
 from gateway.answer import Answer
-from gateway.body import ClientGone, decode_json, discard_body, read_body
+from gateway.body import ClientGone, decode_json, read_body
 from gateway.catalogue import OTHER
 from gateway.channel import Channel
 from gateway.errors import INTERNAL, error_response
 from gateway.gateway import SHUTTING_DOWN, Gateway
 from gateway.jobs import Call, Jobs
 from gateway.metrics import Pace
-from gateway.terms import Terms, TermsInHeaders
+from gateway.refusal import refuse_unread
+from gateway.terms import Terms, TermsInHeaders, settle_auto
 
 SEND_GRACE_S = 5.0  # what a client that does not read may take beyond the deadline
 
@@ -95,13 +97,17 @@ class Exchange(Response):
     async def _serve(self, scope: Scope, receive: Receive, channel: Channel) -> End:
         """Returns the end; one with a problem is still to be reported to the client."""
         try:
-            headers = Headers(scope=scope)
+            headers, access = Headers(scope=scope), self._gateway.access
+            tenant = await access.tenant(headers)
             terms = TermsInHeaders.read(headers)
             self._limit(terms.timeout_s)
-            self._call = await self._read(headers, receive)
+            self._call = await self._read(headers, receive, tenant)
             self._limit(self._call.terms.timeout)
             channel.give_up_at = self._deadline + SEND_GRACE_S
-            agreed = Terms.agreed(terms, self._call.terms, self._deadline)
+            # The body may have taken its time, and the key have been revoked meanwhile.
+            tenant = await access.tenant(headers)
+            tier = access.permit(tenant, self._call)
+            agreed = Terms.agreed(tenant, tier, terms, self._call.terms, self._deadline)
             end = await self._answer(self._call, agreed, receive, channel)
         except RequestError as error:
             return self._closed or _ended(error.problem)
@@ -122,7 +128,7 @@ class Exchange(Response):
             self._timeout_s = timeout_s
             self._deadline = self._started + timeout_s
 
-    async def _read(self, headers: Headers, receive: Receive) -> Call:
+    async def _read(self, headers: Headers, receive: Receive, tenant: Tenant) -> Call:
         gateway = self._gateway
         if gateway.draining:
             raise RequestError(SHUTTING_DOWN)
@@ -135,6 +141,7 @@ class Exchange(Response):
         asked = decode_json(body)
         if isinstance(asked, dict):
             self._model = gateway.catalogue.label(asked.get("model"))
+            settle_auto(asked, tenant)
         call = await self._interpret(asked, gateway, self._id)
         self._model = gateway.catalogue.label(call.pool)
         return call
@@ -178,16 +185,12 @@ class Exchange(Response):
             assert self._call is not None
             await channel.write(self._call.rendering.failure(problem), more=False)
             return
-        response = error_response(problem)
-        if self._body_read:
-            await channel.start(response.status_code, response.headers)
-            await channel.write(bytes(response.body), more=False)
+        if not self._body_read:
+            await refuse_unread(problem, receive, channel)
             return
-        response.headers["connection"] = "close"  # nothing may follow such a body
+        response = error_response(problem)
         await channel.start(response.status_code, response.headers)
-        await channel.write(bytes(response.body), more=True)
-        await discard_body(receive)
-        await channel.write(b"", more=False)
+        await channel.write(bytes(response.body), more=False)
 
 
 def _ended(problem: Problem) -> End:

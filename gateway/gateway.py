@@ -14,6 +14,7 @@ from dllm_stack.outcomes import ErrorCode, Problem
 from dllm_stack.queue import Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
+from gateway.access import Access
 from gateway.catalogue import Catalogue
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics
@@ -35,18 +36,25 @@ class Gateway:
         self.catalogue = Catalogue(Registry(self.connections), settings.queue.heartbeat_s)
         self.ledger = Ledger(self.connections, settings)
         self.metrics = Metrics()
+        self.access = Access(settings.access, self.connections, self.ledger.id, self.metrics)
         self.draining = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Starts at once, whether Redis is there or not: requests are refused until it is."""
-        refresh = asyncio.create_task(forever(self.catalogue.keep_fresh))
+        steps = [self.catalogue.keep_fresh]
+        if self.access.ring is not None:
+            steps.append(self.access.ring.keep_fresh)
+        tasks = [asyncio.create_task(forever(step)) for step in steps]
         try:
             yield
         finally:
-            refresh.cancel()
+            for task in tasks:
+                task.cancel()
             self.ledger.abandon(SHUTTING_DOWN)
             await self.ledger.aclose()
+            if self.access.ring is not None:
+                await self.access.ring.aclose()
             await self.connections.aclose()
 
 

@@ -27,7 +27,7 @@ async def live() -> Response:
 
 @router.get("/readyz")
 async def ready(request: Request) -> Response:
-    """The gateway may be sent requests: it is not about to leave, and Redis answers."""
+    """The gateway may be sent requests: it is not about to leave, Redis answers, and keys are known."""
     gateway = gateway_of(request)
     if gateway.draining:
         return _status("draining", 503)
@@ -35,6 +35,8 @@ async def ready(request: Request) -> Response:
         await gateway.connections.ping()
     except RedisError:
         return _status("redis does not answer", 503)
+    if not gateway.access.ready:
+        return _status("keys are not known yet", 503)
     return _status("ready")
 
 

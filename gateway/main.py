@@ -11,6 +11,7 @@ import structlog
 import uvicorn
 
 from dllm_stack import log as logs
+from dllm_stack.keys import KeyFile, KeyFileError
 from dllm_stack.settings import Settings
 from gateway.app import create_app
 from gateway.connection import Connection
@@ -26,13 +27,19 @@ def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT; see `Server`.
 
     Raises:
-        SystemExit: 2 when its port is taken. Why is then on stderr.
+        SystemExit: 2 when its port is taken, or its key file cannot be used. Why is then on stderr.
     """
     logs.configure(settings, "gateway")
     try:
         listener = _listen(settings.gateway.host, settings.gateway.port)
     except OSError as error:
         print(f"gateway.port: {error.strerror or error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    try:
+        if settings.access.file is not None:
+            KeyFile(settings.access.file).load()
+    except KeyFileError as error:
+        print(f"access.keys: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     app = create_app(settings)
     config = uvicorn.Config(

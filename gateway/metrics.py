@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from dllm_stack.keys import KeyRing
 from dllm_stack.messages import End
 
 REQUEST_BUCKETS = (
@@ -59,6 +62,33 @@ class Metrics:
             "dllm_inter_chunk_seconds", "Time between two blocks of an answer.", CHUNK_BUCKETS
         )
         self.chunk_tokens = self._of_model("dllm_chunk_tokens", "Tokens of one block.", CHUNK_TOKEN_BUCKETS)
+        self.refused_access = Counter(
+            "dllm_access_refused",
+            "Requests refused for their API key, or for what its tenant may do, by why.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self._keys = self._of_keys("dllm_access_keys", "API keys known that open something.")
+        self._lost_keys = self._of_keys(
+            "dllm_access_keys_lost",
+            "Those of them that Redis has lost: a new gateway does not know them.",
+        )
+        self._keys_age = self._of_keys(
+            "dllm_access_age_seconds", "Since the API keys known were last seen to be those there are."
+        )
+        self._keys_broken = self._of_keys(
+            "dllm_access_file_broken", "1: the key file cannot be used, and what it said before goes on."
+        )
+
+    def watch(self, ring: KeyRing) -> None:
+        """Tells of API keys from now on."""
+        self._keys.set_function(lambda: ring.directory.open_keys(time.time()))
+        self._lost_keys.set_function(lambda: ring.source.lost)
+        self._keys_age.set_function(lambda: ring.age_s)
+        self._keys_broken.set_function(lambda: ring.source.broken)
+
+    def _of_keys(self, name: str, help_text: str) -> Gauge:
+        return Gauge(name, help_text, registry=self.registry)
 
     def _of_model(self, name: str, help_text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, help_text, ("model",), buckets=buckets, registry=self.registry)

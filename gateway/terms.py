@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.datastructures import Headers
 
 from dllm_stack.messages import Tier
+from dllm_stack.tenants import NAME, Tenant
 from gateway.validation import Honoured, invalid
 
 MAX_SESSION_CHARACTERS = 256
@@ -31,7 +32,7 @@ HEADERS: dict[str, _Header] = {
         "As `timeout` in the body.",
     ),
     "X-Tenant-ID": _Header(
-        r"[A-Za-z0-9._-]{1,64}",
+        NAME,
         "must be 1 to 64 letters, digits, dots, underscores and hyphens",
         "Whose request it is.",
     ),
@@ -51,17 +52,17 @@ class TermsInBody(Honoured):
     prompt_cache_key: _Session | None = None
 
     @property
-    def tier(self) -> Tier:
-        return Tier.DEFAULT if self.service_tier in (None, "auto") else Tier(self.service_tier)
+    def tier(self) -> Tier | None:
+        """None: the tenant's usual one."""
+        return None if self.service_tier in (None, "auto") else Tier(self.service_tier)
 
     @property
     def tier_told(self) -> Tier | UnsetType:
         """`service_tier` of the answer, which has one if the request has."""
-        return UNSET if self.service_tier is None else self.tier
+        return self.tier or UNSET
 
 
 class TermsInHeaders(NamedTuple):
-    tenant: str
     timeout_s: float | None
     session: str | None
 
@@ -73,7 +74,6 @@ class TermsInHeaders(NamedTuple):
         """
         timeout = _value(headers, "X-Request-Timeout")
         return cls(
-            tenant=_value(headers, "X-Tenant-ID") or DEFAULT_TENANT,
             timeout_s=None if timeout is None else float(timeout),
             session=_value(headers, "X-Session-ID"),
         )
@@ -82,14 +82,37 @@ class TermsInHeaders(NamedTuple):
 class Terms(NamedTuple):
     """Of one request; see `messages.Job`."""
 
-    tenant: str
+    tenant: Tenant
     tier: Tier
     session: str | None
     deadline: float  # loop time
 
     @classmethod
-    def agreed(cls, headers: TermsInHeaders, body: TermsInBody, deadline: float) -> Self:
-        return cls(headers.tenant, body.tier, headers.session or body.prompt_cache_key, deadline)
+    def agreed(
+        cls, tenant: Tenant, tier: Tier, headers: TermsInHeaders, body: TermsInBody, deadline: float
+    ) -> Self:
+        return cls(tenant, tier, headers.session or body.prompt_cache_key, deadline)
+
+
+def usual_tier(tenant: Tenant) -> Tier:
+    """Of a request that leaves it open."""
+    if tenant.tiers is None or Tier.DEFAULT in tenant.tiers:
+        return Tier.DEFAULT
+    return min(tenant.tiers, key=list(Tier).index)
+
+
+def settle_auto(body: dict[str, Any], tenant: Tenant) -> None:
+    """Lets a body ask for the tier that `auto` means, so that its answer tells it."""
+    if body.get("service_tier") == "auto":
+        body["service_tier"] = usual_tier(tenant).value
+
+
+def tenant_named(headers: Headers) -> str | None:
+    """
+    Raises:
+        RequestError: the header is wrong.
+    """
+    return _value(headers, "X-Tenant-ID")
 
 
 def _value(headers: Headers, name: str) -> str | None:

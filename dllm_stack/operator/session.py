@@ -41,12 +41,17 @@ class Session:
         return [PoolQueue(self.connections, name, self.settings.queue) for name in pools]
 
 
-async def run(settings: Settings, act: Callable[[Session], Awaitable[None]]) -> None:
+async def run(
+    settings: Settings, act: Callable[[Session], Awaitable[None]], *, service: str = "queue"
+) -> None:
     """
+    Args:
+        service: as log lines name it.
+
     Raises:
         OperatorError
     """
-    log.configure(settings, "queue")
+    log.configure(settings, service)
     connections = Connections(settings.redis)
     console = Console(width=None if sys.stdout.isatty() else _UNBOUNDED, highlight=False, markup=False)
     try:

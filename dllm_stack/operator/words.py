@@ -6,14 +6,16 @@ NOTHING = "-"
 
 
 def duration(seconds: float) -> str:
-    """Two digits are enough: 0.4 s, 12 s, 3 min, 5 h."""
+    """Two digits are enough: 0.4 s, 12 s, 3 min, 5 h, 90 d."""
     if seconds < 9.95:
         return f"{max(seconds, 0):.1f} s"
     if seconds < 120:
         return f"{seconds:.0f} s"
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / 86_400:.0f} d"
 
 
 def size(count: int) -> str:

@@ -70,7 +70,7 @@ class PoolQueue(Inspection):
             job.gateway,
             job.tenant,
             job.tier,
-            tenant.weight,
+            job.weight or tenant.weight,
             tenant.max_running or 0,
             tokens.prompt,
             tokens.total,

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.access import may_use, tenant_of
 from gateway.gateway import gateway_of
 from gateway.models.protocol import ModelList, model_of
 from gateway.sse import encode_json
@@ -15,13 +16,17 @@ router = APIRouter()
 
 @router.get("/v1/models")
 async def list_models(request: Request) -> Response:
-    models = await gateway_of(request).catalogue.all()
-    return _json(ModelList(data=[model_of(name, card) for name, card in sorted(models.items())]))
+    models, tenant = await gateway_of(request).catalogue.all(), tenant_of(request)
+    may = sorted((name, card) for name, card in models.items() if may_use(tenant, name))
+    return _json(ModelList(data=[model_of(name, card) for name, card in may]))
 
 
 @router.get("/v1/models/{name:path}")
 async def retrieve_model(name: str, request: Request) -> Response:
-    return _json(model_of(name, (await gateway_of(request).catalogue.find(name)).card))
+    gateway = gateway_of(request)
+    found = await gateway.catalogue.find(name)
+    gateway.access.permit_model(tenant_of(request), found.pool)
+    return _json(model_of(name, found.card))
 
 
 def _json(payload: Any) -> Response:

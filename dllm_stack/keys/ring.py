@@ -1,0 +1,245 @@
+"""What a gateway knows of keys and tenants, a moment old at most."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from dllm_stack.keys.directory import FORGET_S, Directory, Refusal
+from dllm_stack.keys.file import KeyFileError, parse
+from dllm_stack.keys.store import LEASE_S, KeyStore
+from dllm_stack.redis import RedisError
+from dllm_stack.tenants import Key, Tenant
+
+LOOK_EVERY_S = 0.25
+FRESH_S = 0.75  # what was read longer ago is read again before it is used
+
+_WRITE_BACK_S = FORGET_S - 86_400  # the store forgets revocations, and is not to be told of them then
+
+log = structlog.get_logger()
+
+
+class Source(Protocol):
+    """What a ring reads from.
+
+    Attributes:
+        broken: it holds what cannot be used, so what was read before goes on.
+        lost: keys that go on though they are not in it any more.
+    """
+
+    broken: bool
+    lost: int
+
+    async def read(self, known: Directory | None, age_s: float) -> tuple[Directory, bool]:
+        """What it holds, and whether to ask again once that is in force.
+
+        Args:
+            known: what was read last.
+            age_s: since then.
+
+        Raises:
+            RedisError: it does not answer.
+            KeyFileError: it holds what cannot be used, and nothing is known.
+        """
+
+    async def leave(self) -> None: ...
+
+
+class KeyRing:
+    """
+    A revoked key opens nothing FRESH_S after, and while the source is not to be reached those known go on
+    for LEASE_S at most.
+
+    Attributes:
+        directory: empty until it has been read.
+        source: where it is read from.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.directory = Directory()
+        self.source = source
+        self._read_at: float | None = None  # monotonic; when the last reading that succeeded began
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def age_s(self) -> float:
+        """Since the directory was last known to be true."""
+        return float("inf") if self._read_at is None else time.monotonic() - self._read_at
+
+    def find(self, secret: str) -> Key | None:
+        """The key of a secret, if it opens anything; in the same time for all that do not."""
+        found = self.look(secret)
+        return found if isinstance(found, Key) else None
+
+    def look(self, secret: str) -> Key | Refusal:
+        """`find`, with the reason."""
+        return self.directory.find(secret, time.time())
+
+    def tenant(self, name: str) -> Tenant | None:
+        return self.directory.tenants.get(name)
+
+    async def freshen(self) -> bool:
+        """To be awaited before the ring is asked. False: it can say who had a key a while ago, no more.
+
+        Raises:
+            RedisError: what is known is too old, and nothing newer can be had.
+            KeyFileError: nothing is known, and the file cannot be used.
+        """
+        for _ in range(2):  # a reading under way may have begun too early
+            if self.age_s <= FRESH_S:
+                return True
+            try:
+                await self.refresh()
+            except RedisError:
+                if self.age_s > LEASE_S:
+                    raise
+                return False
+        return self.age_s <= FRESH_S
+
+    async def refresh(self) -> None:
+        """Reads now; whoever comes while that is under way waits for the same reading.
+
+        Raises:
+            RedisError
+        """
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read())
+            self._reading.add_done_callback(_seen)
+        await asyncio.shield(self._reading)
+
+    async def keep_fresh(self) -> None:
+        """A step to be repeated for ever."""
+        await self.refresh()
+        await asyncio.sleep(LOOK_EVERY_S)
+
+    async def aclose(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        try:
+            await self.source.leave()
+        except RedisError:
+            log.warning("left the key store unannounced: redis is unreachable")
+
+    async def _read(self) -> None:
+        again = True
+        while again:
+            began = time.monotonic()
+            known = None if self._read_at is None else self.directory
+            self.directory, again = await self.source.read(known, self.age_s)
+            self._read_at = began
+
+
+def _seen(reading: asyncio.Task[None]) -> None:
+    """Whoever waited for it may be gone; asyncio would complain of an error that nobody has looked at."""
+    if not reading.cancelled():
+        reading.exception()
+
+
+class RedisSource:
+    """
+    Args:
+        ring: the gateway that reads.
+    """
+
+    broken = False
+
+    def __init__(self, store: KeyStore, ring: str) -> None:
+        self.lost = 0
+        self._store = store
+        self._ring = ring
+        self._change = ""
+
+    async def read(self, known: Directory | None, age_s: float) -> tuple[Directory, bool]:
+        began = time.monotonic()
+        change, found = await self._store.look(self._ring, self._change)
+        if found is None:
+            assert known is not None
+            return known, False
+        now = time.time()
+        known = known or Directory()
+        if age_s + time.monotonic() - began > LEASE_S:
+            # That a key has been revoked which is gone from there may be gone as well.
+            known = Directory({}, known.revoked)
+        directory = known.after_loss(found, now)
+        self._report(directory, found, now)
+        try:
+            await self._tell_again(directory, found, now)
+        except RedisError as error:
+            log.warning("redis cannot be told again of revocations that it has lost", error=repr(error))
+            return directory, False  # the next reading tries again
+        self._change = change
+        return directory, True  # whoever made the change waits to hear that it is in force
+
+    async def leave(self) -> None:
+        await self._store.leave(self._ring)
+
+    async def _tell_again(self, directory: Directory, found: Directory, now: float) -> None:
+        """Puts back what Redis has lost, as far as it closes doors."""
+        revoked = {
+            key_id: revocation
+            for key_id, revocation in directory.revoked.items()
+            if found.revoked.get(key_id) != revocation and now - revocation.at < _WRITE_BACK_S
+        }
+        departed = {
+            name: at
+            for name, at in directory.departed.items()
+            if found.departed.get(name) != at and now - at < _WRITE_BACK_S
+        }
+        if revoked or departed:
+            log.warning(
+                "redis has lost revocations; it is told them again",
+                keys=sorted(revoked),
+                tenants=sorted(departed),
+            )
+            await self._store.tell(revoked, departed)
+
+    def _report(self, directory: Directory, found: Directory, now: float) -> None:
+        gone = (key for key in directory.keys.values() if key.id not in found.keys)
+        lost = sum(directory.state(key, now) is None for key in gone)
+        if lost > self.lost:
+            log.error("redis has lost keys; those known here go on until this gateway ends", keys=lost)
+        self.lost = lost
+
+
+class FileSource:
+    """A file is looked at as a whole each time: whatever way it is replaced, that shows."""
+
+    lost = 0
+
+    def __init__(self, path: Path) -> None:
+        self.broken = False
+        self._path = path
+        self._text: bytes | None = None
+        self._why = ""
+
+    async def read(self, known: Directory | None, age_s: float) -> tuple[Directory, bool]:
+        try:
+            text = await asyncio.to_thread(self._path.read_bytes)
+            if text == self._text and known is not None and not self.broken:
+                return known, False
+            directory = await asyncio.to_thread(parse, text)
+        except OSError as error:
+            return self._go_on(known, f"cannot be read: {error.strerror}")
+        except KeyFileError as error:
+            return self._go_on(known, str(error))
+        self._text = text
+        if known is not None:
+            log.info("the key file has changed", path=str(self._path), keys=len(directory.keys))
+        self.broken, self._why = False, ""
+        return directory, False
+
+    async def leave(self) -> None: ...
+
+    def _go_on(self, known: Directory | None, why: str) -> tuple[Directory, bool]:
+        if known is None:
+            raise KeyFileError(f"{self._path} {why}")
+        if why != self._why:
+            log.error(
+                "the key file cannot be used; what it said before goes on", path=str(self._path), why=why
+            )
+        self.broken, self._why = True, why
+        return known, False

@@ -6,13 +6,14 @@ OLDEST := $(VENV)/sglang-0.5.17
 QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up lint test bench show-fresh-clone show-conformance show-schemas show-mutations show-seeds show-bench-serving \
+.PHONY: help setup up lint test bench show-fresh-clone show-conformance show-schemas show-mutations \
+	show-clients-of-others show-seeds show-bench-serving \
 	show-disconnect show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
 	show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
 	bench-gpu-kernel bench-gpu-modes
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## Create .venv with the locked, CPU-only packages
 
@@ -48,7 +49,7 @@ lint: setup ## Style and types
 test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed $(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test
 	@$(VENV)/bin/python -m pytest
 
-bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer
+bench: setup ## What the stack costs over the bare engine, keys and limits too: TTFT and where it goes, end to end, memory
 	@$(VENV)/bin/python -m loadtest.overhead
 
 show-fresh-clone: ## A clone in an empty folder: make up answers, its snippets work, Ctrl-C leaves nothing
@@ -75,6 +76,9 @@ show-schemas: setup $(CLIENTS)/schemas/.installed ## schemathesis on the served 
 
 show-mutations: setup ## 10,000 bodies, right ones and broken ones, to a gateway: what reaches the worker is well-formed
 	@DLLM_TEST_MUTATIONS=10000 $(VENV)/bin/python -m pytest tests/conformance/test_mutations.py
+
+show-clients-of-others: setup $(CLIENTS)/others/.installed ## LangChain, LiteLLM and Vercel's AI SDK: a streamed chat and a tool call each
+	@DLLM_TEST_CLIENTS=1 $(VENV)/bin/python -m pytest tests/stack/test_clients_of_others.py
 
 show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to /generate
 	@$(VENV)/bin/python -m pytest tests/stack/test_seed_prompts.py

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dllm_stack.decoding import ALGORITHMS, check_parameters
+from dllm_stack.decoding import ALGORITHMS, Sampling, check_parameters
 from dllm_stack.messages import ChatPrompt, Job, TextPrompt, TokenPrompt
 from tests.gateway.fake_worker import FakeWorker, Run
 
@@ -39,7 +39,7 @@ def check_job(job: Job, worker: FakeWorker) -> None:
         assert decoding.decision.algorithm in ALGORITHMS
         check_parameters(decoding.decision.algorithm, decoding.decision.parameters)
         assert all(map(math.isfinite, decoding.decision.parameters.values()))
-    sampling = decoding.sampling
+    sampling = decoding.sampling or Sampling()
     assert 0 <= sampling.temperature <= 2
     assert 0 < sampling.top_p <= 1
     assert 0 <= sampling.top_k <= MAX_INT

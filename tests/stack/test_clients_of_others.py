@@ -1,4 +1,4 @@
-"""LangChain, LiteLLM and Vercel's AI SDK on the demo model: a streamed chat, a tool call, and what comes of it."""
+"""LangChain, LiteLLM and Vercel's AI SDK on the demo model: a streamed chat, and a tool call."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _ask(sdk: str, stack: LocalStack, model: str) -> tuple[Run, str]:
 
 @pytest.fixture(scope="module")
 def runs(running_stack: LocalStack) -> dict[str, Run]:
-    running_stack.wait_for_worker()
+    running_stack.wait_for_workers()
     with OpenAI(base_url=f"{running_stack.gateway_url}/v1", api_key="none") as client:
         model = client.models.list().data[0].id
     found = {}

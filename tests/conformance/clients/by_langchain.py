@@ -14,7 +14,7 @@ from langchain_openai import ChatOpenAI
 asked = json.load(sys.stdin)
 
 
-@tool
+@tool  # type: ignore[untyped-decorator]
 def get_weather(city: str) -> str:
     """The weather in a city"""
     return json.dumps(asked["weather"])

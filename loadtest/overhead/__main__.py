@@ -1,10 +1,10 @@
 """What the stack costs over the bare engine: `python -m loadtest.overhead`.
 
 The same streamed chat goes to the engine's own port, to a gateway, and to one that wants keys and counts
-limits, in turns within each round and changing who is first, so that all see the same machine. On SGLang's CPU
-engine, and on a simulator whose pace is steady. Prints TTFT and end-to-end time (median and 90th percentile)
-and tokens per second at each concurrency, what the stack has added to them, where the time to the first text goes,
-and the resident memory of every process.
+limits, in turns within each round and changing who is first, so that all see the same machine. On SGLang's
+CPU engine, and on a simulator whose pace is steady. Prints TTFT and end-to-end time (median and 90th
+percentile) and tokens per second at each concurrency, what the stack has added to them, where the time to the
+first text goes, and the resident memory of every process.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def _grammar(asked: TokenByTokenFields, response_format: dict[str, Any] | None, 
     grammars = [
         (f"{path}{name}", grammar)
         for name, value in given.items()
-        if value and (grammar := grammar_of(name, value, f"{path}{name}"))
+        if value not in (None, "") and (grammar := grammar_of(name, value, f"{path}{name}"))
     ]
     if len(grammars) > 1:
         raise invalid(grammars[1][0], f"cannot be given beside {grammars[0][0]}: an answer has one form")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance.seen import Seen
-from tests.conformance.table import CHAT, COMPLETIONS, GENERATE
+from tests.conformance.table import CHAT, COMPLETIONS, DIFFUSION, GENERATE
 
 MODEL = "MODEL"  # stands for the name of the model under test
 TOKENS = 24  # more than a block, whatever the prompt leaves of the first
@@ -22,6 +22,15 @@ BASE: dict[str, dict[str, Any]] = {
     COMPLETIONS: {"model": MODEL, "prompt": RENDERED, "max_tokens": TOKENS},
     GENERATE: {"model": MODEL, "text": RENDERED, "sampling_params": {"max_new_tokens": TOKENS}},
 }
+
+
+def usual(kind: str) -> dict[str, dict[str, Any]]:
+    """The body of each path that a case changes. What is drawn unasked is left out."""
+    if kind == DIFFUSION:
+        return BASE
+    generate = BASE[GENERATE] | {"sampling_params": BASE[GENERATE]["sampling_params"] | {"temperature": 0}}
+    return {path: body | {"temperature": 0} for path, body in BASE.items()} | {GENERATE: generate}
+
 
 _SHORT = {CHAT: "chat", COMPLETIONS: "completions", GENERATE: "generate"}
 
@@ -56,6 +65,7 @@ class Answers:
     varies: bool = False
 
 
+Expect = Refused | Answers
 SAME = Answers(same=True)
 
 
@@ -66,26 +76,28 @@ class Case:
         parameter: the row of the table; of sampling_params, with that before it.
         change: of the endpoint's usual body.
         streams: whether it is asked streamed too, or only as it stands.
+        model: the kind of model that is asked.
         raw: by the SDK's post, because the endpoint's own method would not send it.
     """
 
     path: str
     parameter: str
     change: Mapping[str, Any]
-    expect: Refused | Answers
+    expect: Expect
     streams: bool = True
     raw: bool = False
+    model: str = DIFFUSION
 
-    def body(self, model: str, *, stream: bool) -> dict[str, Any]:
-        body = {**BASE[self.path]}
-        for name, value in self.change.items():
-            if name.startswith("sampling_params."):
-                body["sampling_params"] = body["sampling_params"] | {name.partition(".")[2]: value}
+    def body(self, name: str, *, stream: bool) -> dict[str, Any]:
+        body = {**usual(self.model)[self.path]}
+        for field, value in self.change.items():
+            if field.startswith("sampling_params."):
+                body["sampling_params"] = body["sampling_params"] | {field.partition(".")[2]: value}
             else:
-                body[name] = value
-        body = {name: value for name, value in body.items() if value is not ABSENT}
+                body[field] = value
+        body = {field: value for field, value in body.items() if value is not ABSENT}
         if isinstance(body.get("model"), str):
-            body["model"] = body["model"].replace(MODEL, model)
+            body["model"] = body["model"].replace(MODEL, name)
         if stream:
             body["stream"] = True
             if self.path != GENERATE and "stream_options" not in body:
@@ -94,5 +106,17 @@ class Case:
 
     @property
     def name(self) -> str:
-        changes = ", ".join(f"{name}={value!r}" for name, value in self.change.items())
-        return f"{_SHORT[self.path]}: {changes.replace(RENDERED, '...')[:120]}"
+        told = sorted(self.change.items(), key=lambda change: change[0] != self.parameter)
+        changes = ", ".join(f"{name}={value!r}" for name, value in told).replace(RENDERED, "...")
+        kind = "" if self.model == DIFFUSION else f"{self.model} "
+        return f"{kind}{_SHORT[self.path]}: {changes[:150]}"
+
+
+def changes(
+    path: str, parameter: str, *cases: tuple[Mapping[str, Any], Expect], model: str = DIFFUSION
+) -> list[Case]:
+    """A case of a parameter for each change. One that says whether to stream is asked as it stands."""
+    return [
+        Case(path, parameter, change, expect, streams="stream" not in change, model=model)
+        for change, expect in cases
+    ]

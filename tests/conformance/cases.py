@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from tests.conformance.autoregressive import CASES as AUTOREGRESSIVE
 from tests.conformance.case import SAME, Case, Refused
+from tests.conformance.choices import CASES as CHOICES
 from tests.conformance.honoured import HONOURED
 from tests.conformance.samples import sample
 from tests.conformance.table import CHAT, COMPLETIONS, GENERATE, SAMPLING, Cell, cells
@@ -21,7 +23,7 @@ def follows(cell: Cell) -> Iterator[Case]:
     refused = Refused(UNSUPPORTED, cell.param)
 
     def case(value: Any, expect: Any, *, streams: bool = True) -> Case:
-        return Case(cell.path, cell.param, {cell.param: value}, expect, streams)
+        return Case(cell.path, cell.param, {cell.param: value}, expect, streams, model=cell.model)
 
     match cell.kind:
         case "only":
@@ -47,8 +49,8 @@ def _nothing(column: str) -> Case:
 def all_cases() -> tuple[Case, ...]:
     derived = [case for cell in cells() if cell.kind != "honoured" for case in follows(cell)]
     together = [_nothing(column) for column in (CHAT, COMPLETIONS, GENERATE, SAMPLING)]
-    return (*HONOURED, *derived, *together)
+    return (*HONOURED, *CHOICES, *AUTOREGRESSIVE, *derived, *together)
 
 
 def covers(case: Case, cell: Cell) -> bool:
-    return (case.path, case.parameter) == (cell.path, cell.param)
+    return (case.path, case.parameter, case.model) == (cell.path, cell.param, cell.model)

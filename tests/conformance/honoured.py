@@ -13,6 +13,7 @@ from tests.conformance.case import (
     TOKENS,
     Answers,
     Case,
+    Expect,
     Refused,
 )
 from tests.conformance.checks import (
@@ -37,8 +38,6 @@ from tests.conformance.checks import (
     usage_is_last,
 )
 from tests.conformance.table import CHAT, COMPLETIONS, GENERATE
-
-Expect = Refused | Answers
 
 INVALID, MISSING, UNSUPPORTED = "invalid_value", "missing_required_parameter", "unsupported_parameter"
 NOT_FOUND = Refused("model_not_found", "model", 404)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import pytest
 import tokenizers
-from openai import OpenAI
 
 from loadtest.local_stack import LocalStack
 from tests.conformance import programs
 from tests.conformance.case import BASE, RENDERED, SAME, TOKENS, Answers, Case, Refused
 from tests.conformance.cases import all_cases
 from tests.conformance.seen import Seen, read
-from tests.conformance.table import GENERATE, cells
+from tests.conformance.table import AUTOREGRESSIVE, DIFFUSION, GENERATE, cells
+from tests.stack import conftest
 
 ALL = os.environ.get("DLLM_TEST_CONFORMANCE") == "all"
 SDKS = {"python": "openai_python.py", "node": "openai_node.mjs"}
@@ -27,6 +27,7 @@ _CLASSES = {
     404: "NotFoundError",
     504: "InternalServerError",
 }
+MODELS = {DIFFUSION: conftest.DIFFUSION, AUTOREGRESSIVE: conftest.AUTOREGRESSIVE}
 CASES = {case.name: case for case in all_cases()}
 
 FIGURES: list[str] = []
@@ -40,12 +41,12 @@ class Run:
 
     Attributes:
         seen: (name of a case, whether it was asked to stream) -> what was seen.
-        usual: (path, whether streamed) -> the answer to the usual request.
+        usual: (kind of the model, path, whether streamed) -> the answer to the usual request.
         named: path -> the parameters that the SDK's method names, where it can be asked.
     """
 
     seen: dict[tuple[str, bool], Seen]
-    usual: dict[tuple[str, bool], Seen]
+    usual: dict[tuple[str, str, bool], Seen]
     named: dict[str, list[str]]
 
 
@@ -58,36 +59,37 @@ def _modes(case: Case, sdk: str) -> list[bool]:
     return [(len(case.name) % 2 == 0) == (sdk == "python")]
 
 
-def _ask(sdk: str, stack: LocalStack, model: str) -> tuple[Run, str]:
+def _ask(sdk: str, stack: LocalStack, kinds: list[str]) -> tuple[Run, str]:
     """And the SDK's version."""
-    usual = [Case(path, "", {}, SAME) for path in BASE]
+    usual = [Case(path, "", {}, SAME, model=model) for path in BASE for model in kinds]
     asked = [(case, stream) for case in [*usual, *all_cases()] for stream in _modes(case, sdk)]
     questions = [
-        {"path": case.path, "body": case.body(model, stream=stream), "raw": case.raw}
+        {"path": case.path, "body": case.body(MODELS[case.model], stream=stream), "raw": case.raw}
         for case, stream in asked
     ]
     told = programs.run(
         "sdks", SDKS[sdk], {"base_url": f"{stack.gateway_url}/v1", "questions": questions}, timeout_s=280
     )
-    seen = {
-        (case.name if case.parameter else case.path, stream): read(each)
-        for (case, stream), each in zip(asked, told["seen"], strict=True)
-    }
-    usual_seen = {(path, stream): seen[path, stream] for path in BASE for stream in (False, True)}
-    return Run(seen, usual_seen, told.get("parameters", {})), told["version"]
+    seen = [(question, read(each)) for question, each in zip(asked, told["seen"], strict=True)]
+    return (
+        Run(
+            {(case.name, stream): each for (case, stream), each in seen if case.parameter},
+            {(case.model, case.path, stream): each for (case, stream), each in seen if not case.parameter},
+            told.get("parameters", {}),
+        ),
+        told["version"],
+    )
 
 
 @pytest.fixture(scope="module")
 def runs(running_stack: LocalStack) -> dict[str, Run]:
     running_stack.wait_for_workers()
-    with OpenAI(base_url=f"{running_stack.gateway_url}/v1", api_key="none") as client:
-        model = client.models.list().data[0].id
     found = {}
     for sdk in SDKS:
         if sdk == "node" and shutil.which("node") is None:
             continue
         began = time.monotonic()
-        found[sdk], version = _ask(sdk, running_stack, model)
+        found[sdk], version = _ask(sdk, running_stack, list(MODELS))
         count, seconds = len(found[sdk].seen), time.monotonic() - began
         FIGURES.append(f"openai-{sdk} {version}: {count} requests in {seconds:.0f} s")
     return found
@@ -105,7 +107,7 @@ def test_case(runs: dict[str, Run], name: str) -> None:
                 assert _refusal(seen) == _expected(case.expect), where
                 continue
             assert seen.error is None, f"{where}: {seen.error}"
-            usual = run.usual[case.path, stream]
+            usual = run.usual[case.model, case.path, stream]
             if case.expect.same:
                 assert seen.gist() == usual.gist(), where
             if case.expect.check is not None:
@@ -132,17 +134,25 @@ def _expected(refused: Refused) -> object:
 
 
 def test_the_usual_answer_is_the_same_by_every_endpoint_and_sdk(runs: dict[str, Run]) -> None:
-    gists = {repr(seen.gist()) for run in runs.values() for seen in run.usual.values()}
-    assert len(gists) == 1, gists
+    for kind in MODELS:
+        gists = {
+            repr(seen.gist())
+            for run in runs.values()
+            for (model, *_), seen in run.usual.items()
+            if model == kind
+        }
+        assert len(gists) == 1, gists
 
 
 def test_usage_counts_the_tokens(stack: LocalStack, runs: dict[str, Run]) -> None:
     tokenizer = tokenizers.Tokenizer.from_file(f"{stack.checkpoint}/tokenizer.json")
     prompt = len(tokenizer.encode(RENDERED, add_special_tokens=False).ids)
-    for seen in runs["python"].usual.values():
+    for (model, *_), seen in runs["python"].usual.items():
+        if model != DIFFUSION:
+            continue
         assert seen.usage is not None
         assert (seen.usage["prompt_tokens"], seen.tokens) == (prompt, TOKENS)
-    (answer,) = runs["python"].usual[GENERATE, False].choices
+    (answer,) = runs["python"].usual[DIFFUSION, GENERATE, False].choices
     assert tokenizer.decode(answer.token_ids) == answer.text
     assert len(answer.token_ids) == TOKENS
 

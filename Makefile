@@ -8,7 +8,7 @@ QUEUE_RUNS ?= 1000
 .DEFAULT_GOAL := help
 .PHONY: help setup up lint test bench show-fresh-clone show-conformance show-schemas show-mutations \
 	show-clients-of-others show-seeds show-bench-serving \
-	show-disconnect show-kill show-continuation show-overload show-count show-demo show-agreement show-properties \
+	show-disconnect show-kill show-continuation show-keys show-overload show-count show-demo show-agreement show-properties \
 	show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
 	bench-gpu-kernel bench-gpu-modes
 
@@ -94,6 +94,9 @@ show-kill: setup ## kill -9 of router, worker, engine and queue under 20 request
 
 show-continuation: setup ## kill -9 of a worker after the third block: another one goes on with the same answer
 	@$(VENV)/bin/python -m pytest tests/stack/test_continuation.py
+
+show-keys: setup ## Keys at two gateways: no route without one, timing, revoked within 1 s, Redis loses all: nothing opens
+	@$(VENV)/bin/python -m loadtest.keys
 
 show-overload: setup ## 200 requests on a queue of 100: the surplus gets 429 at once
 	@$(VENV)/bin/python -m pytest tests/stack/test_overload.py

@@ -97,6 +97,15 @@ class QueueSettings(_Group):
         return self
 
 
+class LimitSettings(_Group):
+    blind_s: float = Field(
+        60.0,
+        ge=0,
+        le=60,
+        description="How long a tenant with limits is refused when it is not known what it has used.",
+    )
+
+
 class Listener(_Group):
     host: str = "127.0.0.1"
     port: int = Field(ge=0, le=65535, description="0 takes any free one.")
@@ -194,6 +203,7 @@ class Settings(BaseSettings):
     log_format: Literal["console", "json"] = "console"
     redis: RedisSettings = RedisSettings()
     queue: QueueSettings = QueueSettings()
+    limits: LimitSettings = LimitSettings()
     gateway: GatewaySettings = GatewaySettings()
     access: AccessSettings = AccessSettings()
     router: RouterSettings = RouterSettings()

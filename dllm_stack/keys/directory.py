@@ -26,6 +26,9 @@ class Refusal(StrEnum):
     EXPIRED = "expired"
 
 
+_UNKNOWN, _REVOKED, _EXPIRED = Refusal  # an enum's attributes take a while
+
+
 class Revocation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Never taken back. `ends` may lie ahead: a key that was rotated lives on for a while."""
 
@@ -54,17 +57,17 @@ class Directory(msgspec.Struct, frozen=True):
         key = self.keys.get(secret[: secrets.ID_CHARACTERS], _NOBODYS)
         matches = hmac.compare_digest(secrets.digest(secret), key.digest)
         refusal = self.state(key, now)
-        return (refusal or key) if matches else Refusal.UNKNOWN
+        return (refusal or key) if matches else _UNKNOWN
 
     def state(self, key: Key, now: float) -> Refusal | None:
         """Why a key opens nothing; None: it does."""
         revocation = self.revoked.get(key.id)
         if revocation is not None and revocation.holds(now):
-            return Refusal.REVOKED
+            return _REVOKED
         if key.expires is not None and now >= key.expires:
-            return Refusal.EXPIRED
+            return _EXPIRED
         if key.created < self.departed.get(key.tenant, 0) or key.tenant not in self.tenants:
-            return Refusal.REVOKED
+            return _REVOKED
         return None
 
     def end(self, key: Key) -> int | None:

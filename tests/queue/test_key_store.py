@@ -119,7 +119,12 @@ async def test_what_a_tenant_cannot_be(store: KeyStore, change: dict[str, Any], 
 
 
 async def test_changes_at_once_are_all_made(store: KeyStore) -> None:
-    changes = [{"weight": 2.0}, {"requests_per_minute": 1}, {"tokens_per_minute": 2}, {"concurrency": 3}]
+    changes: list[dict[str, Any]] = [
+        {"weight": 2.0},
+        {"requests_per_minute": 1},
+        {"tokens_per_minute": 2},
+        {"concurrency": 3},
+    ]
     await asyncio.gather(*(store.change_tenant("acme", change) for change in changes))
     tenant = (await store.read()).tenants["acme"]
     assert (tenant.weight, tenant.limits) == (
@@ -221,6 +226,15 @@ async def test_a_gateway_that_left_is_not_waited_for(store: KeyStore, ring: KeyR
     key = await store.create("acme")
     await ring.aclose()
     assert await store.behind(await store.revoke([key.key.id])) == []
+
+
+async def test_a_change_that_redis_loses_is_not_said_to_be_in_force(
+    store: KeyStore, ring: KeyRing, connections: Connections
+) -> None:
+    number = await store.revoke([(await store.create("acme")).key.id])
+    await connections.commands.flushall()
+    with pytest.raises(StoreError, match="lost this change"):
+        await store.behind(number)
 
 
 async def test_keys_that_ended_long_ago_make_room(store: KeyStore, connections: Connections) -> None:

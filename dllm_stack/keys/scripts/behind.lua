@@ -1,4 +1,8 @@
--- The gateways that may still go by what was before a change. ARGV: 1 its number
+-- ARGV: 1 number of a change
+-- Returns the gateways that may still go by what was before it, or 'lost' if this change is not there any more
+if number_of(last_change()) < tonumber(ARGV[1]) then
+  return 'lost'
+end
 local dead = redis.call('ZRANGE', P .. 'rings', '-inf', NOW, 'BYSCORE')
 for _, ring in ipairs(dead) do
   redis.call('ZREM', P .. 'rings', ring)

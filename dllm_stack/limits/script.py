@@ -1,0 +1,47 @@
+"""The Lua scripts of the limits, put together from `scripts/` and sent.
+
+A script sees before its own text the constants, and `tenant.lua`.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from dllm_stack.redis import Connections
+
+WINDOW_MS = 60_000
+BUCKET_MS = 100  # what is charged within it is charged no more at the same time: 0.17 % of the window late
+OPEN_WAIT_MS = 1000  # until one of the open requests may have ended; nobody knows when that is
+
+_SCRIPTS = files("dllm_stack.limits.scripts")
+_CONSTANTS = {"WINDOW_MS": WINDOW_MS, "BUCKET_MS": BUCKET_MS, "OPEN_WAIT_MS": OPEN_WAIT_MS}
+# Redis beyond its `maxmemory` begins no request. Those open can still be settled, which makes room.
+_WHEN_MEMORY_IS_FULL = "#!lua flags=allow-oom\n"
+
+
+class Scripts:
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._ready: dict[str, Any] = {}
+
+    async def run(self, name: str, tenant: str, *args: str | int) -> Any:
+        """Raises `RedisError` when Redis does not answer in time; the script may have run all the same."""
+        if name not in self._ready:
+            self._ready[name] = self._connections.commands.register_script(self.text(name))
+        async with self._connections.limit():
+            return await self._ready[name](keys=[prefix(tenant)], args=args)
+
+    def text(self, name: str) -> str:
+        """A script, whole."""
+        constants = "".join(f"local {constant} = {value}\n" for constant, value in _CONSTANTS.items())
+        return ("" if name == "reserve" else _WHEN_MEMORY_IS_FULL) + constants + _text("tenant") + _text(name)
+
+
+def prefix(tenant: str) -> str:
+    """How all keys of a tenant begin."""
+    return f"dllm:{{limits:{tenant}}}:"
+
+
+def _text(name: str) -> str:
+    return _SCRIPTS.joinpath(f"{name}.lua").read_text()

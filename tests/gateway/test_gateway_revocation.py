@@ -1,0 +1,93 @@
+"""Keys at two gateways, each a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from dllm_stack.keys import KeyStore
+from dllm_stack.redis import Connections
+from dllm_stack.settings import RedisSettings, Settings
+from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.served import RestartableRedis, until
+from tests.gateway.test_gateway_process import Process, running
+
+BODY = {"model": "tiny", "prompt": "Hi"}
+
+
+class Two:
+    """Two gateways on one Redis, a worker that answers, and their key store."""
+
+    def __init__(self, gateways: list[Process], store: KeyStore) -> None:
+        self.gateways = gateways
+        self.store = store
+
+    async def statuses(self, secret: str) -> list[int]:
+        """Of a completion from each."""
+        headers = {"Authorization": f"Bearer {secret}"}
+        answers = await asyncio.gather(
+            *(gateway.http.post("/v1/completions", json=BODY, headers=headers) for gateway in self.gateways)
+        )
+        return [answer.status_code for answer in answers]
+
+    async def until_each_says(self, secret: str, status: int) -> None:
+        async def said() -> bool:
+            return await self.statuses(secret) == [status] * len(self.gateways)
+
+        await until(said)
+
+
+@pytest.fixture
+async def two(redis: RestartableRedis, settings: Settings) -> AsyncIterator[Two]:
+    at = RedisSettings(url=redis.url, timeout_s=0.5)
+    connections = Connections(at)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(connections.aclose)
+        worker = FakeWorker(connections, settings.queue, blocks=["Hello"])
+        await stack.enter_async_context(worker.working())
+        contexts = [running(at, DLLM_ACCESS__KEYS="redis", DLLM_REDIS__TIMEOUT_S="0.5") for _ in range(2)]
+        gateways = await asyncio.gather(*(stack.enter_async_context(each) for each in contexts))
+        yield Two(gateways, KeyStore(connections))
+
+
+async def test_what_is_revoked_is_refused_by_both_within_a_second(
+    two: Two, redis: RestartableRedis, record: Callable[[str], None]
+) -> None:
+    keys = [await two.store.create("acme") for _ in range(4)]
+    other = await two.store.create("acme")
+    for key in [*keys, other]:
+        await two.until_each_says(key.secret, 200)
+    took = []
+    for key in keys[:3]:
+        began = time.monotonic()
+        number = await two.store.revoke([key.key.id])
+        await two.until_each_says(key.secret, 401)
+        took.append(time.monotonic() - began)
+
+        async def known_to_be(number: int = number) -> bool:
+            return not await two.store.behind(number)
+
+        await until(known_to_be)
+    record(f"a revoked key was refused by two gateways after {max(took):.2f} s at most, of {len(took)} keys")
+    assert max(took) < 1
+
+    # Redis loses everything. Its worker announces itself again, and whoever was known goes on.
+    redis.stop()
+    while_away = await two.statuses(other.secret)
+    assert while_away == [503, 503]
+    redis.start()
+    await two.until_each_says(other.secret, 200)
+    for key in keys[:3]:
+        assert await two.statuses(key.secret) == [401, 401]
+
+    # One gateway is held up; what is revoked meanwhile it refuses at once when it goes on.
+    two.gateways[0].signal(signal.SIGSTOP)
+    await two.store.revoke([keys[3].key.id])
+    await asyncio.sleep(1)
+    two.gateways[0].signal(signal.SIGCONT)
+    assert await two.statuses(keys[3].secret) == [401, 401]

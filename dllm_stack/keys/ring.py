@@ -32,7 +32,9 @@ class Source(Protocol):
     """
 
     broken: bool
-    lost: int
+
+    @property
+    def lost(self) -> int: ...
 
     async def read(self, known: Directory | None, age_s: float) -> tuple[Directory, bool]:
         """What it holds, and whether to ask again once that is in force.
@@ -148,45 +150,63 @@ class RedisSource:
     broken = False
 
     def __init__(self, store: KeyStore, ring: str) -> None:
-        self.lost = 0
         self._store = store
         self._ring = ring
         self._change = ""
+        self._known = Directory()
+        self._lost: list[Key] = []
+
+    @property
+    def lost(self) -> int:
+        now = time.time()
+        return sum(self._known.state(key, now) is None for key in self._lost)
 
     async def read(self, known: Directory | None, age_s: float) -> tuple[Directory, bool]:
         began = time.monotonic()
-        change, found = await self._store.look(self._ring, self._change)
+        change, found, whole = await self._store.look(self._ring, self._change)
         if found is None:
             assert known is not None
             return known, False
-        now = time.time()
         known = known or Directory()
-        if age_s + time.monotonic() - began > LEASE_S:
-            # That a key has been revoked which is gone from there may be gone as well.
-            known = Directory({}, known.revoked)
-        directory = known.after_loss(found, now)
-        self._report(directory, found, now)
-        try:
-            await self._tell_again(directory, found, now)
-        except RedisError as error:
-            log.warning("redis cannot be told again of revocations that it has lost", error=repr(error))
-            return directory, False  # the next reading tries again
+        if whole:
+            if age_s + time.monotonic() - began > LEASE_S:
+                # That a key has been revoked which is gone from there may be gone as well.
+                known = Directory(revoked=known.revoked, departed=known.departed)
+            self._known = known.after_loss(found, time.time())
+            if not await self._settle(found):
+                return self._known, False  # the next reading tries again
+        else:
+            self._known = known.and_news(found)
         self._change = change
-        return directory, True  # whoever made the change waits to hear that it is in force
+        return self._known, True  # whoever made the change waits to hear that it is in force
 
     async def leave(self) -> None:
         await self._store.leave(self._ring)
 
-    async def _tell_again(self, directory: Directory, found: Directory, now: float) -> None:
-        """Puts back what Redis has lost, as far as it closes doors."""
+    async def _settle(self, found: Directory) -> bool:
+        """Sees to what Redis has lost. False: it is still to be told of that."""
+        known, before = self._known, self.lost
+        self._lost = [known.keys[key_id] for key_id in known.keys.keys() - found.keys.keys()]
+        if (lost := self.lost) > before:
+            log.error("redis has lost keys; those known here go on until this gateway ends", keys=lost)
+        try:
+            await self._tell_again(known, found)
+        except RedisError as error:
+            log.warning("redis cannot be told again of revocations that it has lost", error=repr(error))
+            return False
+        return True
+
+    async def _tell_again(self, known: Directory, found: Directory) -> None:
+        """Puts back what closes doors."""
+        now = time.time()
         revoked = {
             key_id: revocation
-            for key_id, revocation in directory.revoked.items()
+            for key_id, revocation in known.revoked.items()
             if found.revoked.get(key_id) != revocation and now - revocation.at < _WRITE_BACK_S
         }
         departed = {
             name: at
-            for name, at in directory.departed.items()
+            for name, at in known.departed.items()
             if found.departed.get(name) != at and now - at < _WRITE_BACK_S
         }
         if revoked or departed:
@@ -196,13 +216,6 @@ class RedisSource:
                 tenants=sorted(departed),
             )
             await self._store.tell(revoked, departed)
-
-    def _report(self, directory: Directory, found: Directory, now: float) -> None:
-        gone = (key for key in directory.keys.values() if key.id not in found.keys)
-        lost = sum(directory.state(key, now) is None for key in gone)
-        if lost > self.lost:
-            log.error("redis has lost keys; those known here go on until this gateway ends", keys=lost)
-        self.lost = lost
 
 
 class FileSource:

@@ -37,6 +37,7 @@ log = structlog.get_logger()
 class Found(NamedTuple):
     change: str
     directory: Directory | None  # None: nothing has changed
+    whole: bool  # False: it is only what has changed
 
 
 class KeyStore:
@@ -165,10 +166,11 @@ class KeyStore:
     async def _look(self, ring: str, change: str) -> Found:
         found, *parts = await self._run("look", ring, change, round(LEASE_S * 1000))
         if not parts:
-            return Found(change, None)
+            return Found(change, None, False)
+        whole, *entries = parts
         kinds = Key, Revocation, Tenant, int
-        directory = Directory(*(_decoded(part, kind) for part, kind in zip(parts, kinds, strict=True)))
-        return Found(found.decode(), directory)
+        directory = Directory(*(_decoded(part, kind) for part, kind in zip(entries, kinds, strict=True)))
+        return Found(found.decode(), directory, bool(whole))
 
     async def _run(self, name: str, *args: str | bytes | int) -> Any:
         if name not in self._ready:

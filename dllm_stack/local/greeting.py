@@ -16,6 +16,7 @@ Ask it with curl:
 
 curl -N {url}/v1/chat/completions \\
   -H 'Content-Type: application/json' \\
+{header}\
   -d '{{"model": "{model}", "stream": true, \
 "messages": [{{"role": "user", "content": "{question}"}}]}}'
 
@@ -24,7 +25,7 @@ or with the OpenAI SDK:
 {python} - <<'PY'
 from openai import OpenAI
 
-client = OpenAI(base_url="{url}/v1", api_key="none")
+client = OpenAI(base_url="{url}/v1"{argument})
 stream = client.chat.completions.create(
     model="{model}",
     messages=[{{"role": "user", "content": "{question}"}}],
@@ -37,15 +38,28 @@ PY
 """
 
 
-def snippets(url: str, model: str) -> str:
-    """Both work as they are pasted into a shell in the current folder."""
+_HEADER = """\
+  -H "Authorization: Bearer {key}" \\
+"""
+KEY_IN_ENVIRONMENT = "$OPENAI_API_KEY"  # where the SDK looks by itself
+
+
+def snippets(url: str, model: str, key: str | None) -> str:
+    """Both work as they are pasted into a shell in the current folder.
+
+    Args:
+        key: an API key, or KEY_IN_ENVIRONMENT; None: none is needed.
+    """
+    header = "" if key is None else _HEADER.format(key=key)
+    argument = "" if key == KEY_IN_ENVIRONMENT else f', api_key="{key or "none"}"'
     python = Path(sys.executable)
     if python.is_relative_to(Path.cwd()):
         python = python.relative_to(Path.cwd())
-    return _SNIPPETS.format(url=url, model=model, question=QUESTION, python=python)
+    parts = {"header": header, "argument": argument, "python": python}
+    return _SNIPPETS.format(url=url, model=model, question=QUESTION, **parts)
 
 
-async def first_answer(url: str, model: str) -> dict[str, Any]:
+async def first_answer(url: str, model: str, key: str | None) -> dict[str, Any]:
     """The body of a first chat completion.
 
     Raises:
@@ -57,8 +71,9 @@ async def first_answer(url: str, model: str) -> dict[str, Any]:
         "max_tokens": _MAX_TOKENS,
     }
     timeout = aiohttp.ClientTimeout(total=120)
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     async with (
-        aiohttp.ClientSession(timeout=timeout, raise_for_status=True) as session,
+        aiohttp.ClientSession(headers=headers, timeout=timeout, raise_for_status=True) as session,
         session.post(f"{url}/v1/chat/completions", json=request) as response,
     ):
         answer: dict[str, Any] = await response.json()

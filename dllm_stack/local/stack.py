@@ -19,8 +19,9 @@ import aiohttp
 from rich.console import Console
 from rich.markup import escape
 
+from dllm_stack.keys import KeyStore
 from dllm_stack.local import valkey
-from dllm_stack.local.greeting import first_answer, snippets
+from dllm_stack.local.greeting import KEY_IN_ENVIRONMENT, first_answer, snippets
 from dllm_stack.local.service import Service, free_port, listen
 from dllm_stack.redis import Connections, RedisError, shown
 from dllm_stack.settings import Listener, Settings
@@ -103,6 +104,7 @@ class Stack:
             self._redis = settings.redis.model_copy(update={"url": f"redis://127.0.0.1:{port}/0"})
             self._valkey = self._child("valkey", valkey.command(port, logs), env={}, stop_s=5)
 
+        self._keys = settings.access.keys
         self._workers = workers(settings)
         # Each is a host and a port; port 0 means any, but `up` has to know which.
         groups: dict[str, Listener] = {"router": settings.router}
@@ -164,6 +166,7 @@ class Stack:
     async def _start(self, group: asyncio.TaskGroup) -> None:
         began = time.monotonic()
         await self._start_redis(group)
+        key = await self._key()
         for service in self._services:
             await self._launch(service, group)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
@@ -171,15 +174,30 @@ class Stack:
                 await self._wait_ready(session, name)
             models = [(await self._wait_ready(session, worker.name))["model"] for worker in self._workers]
         url = self._url("gateway")
-        self._console.print(f"\n{escape(snippets(url, models[0]))}", style="default")
-        for model in dict.fromkeys(models):
-            await self._greet(url, model, began, of=f" of {model}" if len(models) > 1 else "")
+        self._console.print(f"\n{escape(snippets(url, models[0], key))}", style="default")
+        for model in dict.fromkeys(models) if key != KEY_IN_ENVIRONMENT else ():
+            await self._greet(url, model, key, began, of=f" of {model}" if len(models) > 1 else "")
         self._console.print("Ctrl-C stops everything.")
 
-    async def _greet(self, url: str, model: str, began: float, of: str) -> None:
+    async def _key(self) -> str | None:
+        """What the first request is sent with. Its own Valkey has no keys yet, so it gets one that dies with
+        it; whoever keeps keys elsewhere has theirs."""
+        if self._keys == "off":
+            return None
+        if self._valkey is None or self._keys != "redis":
+            return KEY_IN_ENVIRONMENT
+        connections = Connections(self._redis)
+        try:
+            return (await KeyStore(connections).create("default", label="dllm-stack up")).secret
+        except RedisError as error:
+            raise StartError(f"A key could not be made: {error}") from None
+        finally:
+            await connections.aclose()
+
+    async def _greet(self, url: str, model: str, key: str | None, began: float, of: str) -> None:
         asked = time.monotonic()
         try:
-            answer = await first_answer(url, model)
+            answer = await first_answer(url, model, key)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise StartError(f"The first request{of} failed: {error!r}") from None
         answered = time.monotonic()

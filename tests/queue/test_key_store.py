@@ -74,6 +74,31 @@ async def test_of_two_who_rotate_a_key_one_does(store: KeyStore) -> None:
     assert len((await store.read()).keys) == 2
 
 
+async def test_what_has_changed_is_told_alone(store: KeyStore, ring: KeyRing) -> None:
+    first, second = await store.create("acme"), await store.create("acme")
+    await ring.refresh()
+    assert isinstance(ring.source, RedisSource)
+    change = ring.source._change
+    third = await store.create("other")
+    await store.revoke([first.key.id])
+    await store.change_tenant("acme", {"weight": 2.0})
+    news = await store.look("", change)
+    assert not news.whole
+    assert news.directory is not None
+    assert news.directory.keys == {third.key.id: third.key}
+    assert news.directory.revoked.keys() == {first.key.id}
+    assert news.directory.tenants == {
+        "acme": Tenant(name="acme", weight=2.0),
+        "other": Tenant(name="other"),
+    }
+    await ring.refresh()
+    assert ring.directory == await store.read()
+    await store.delete_tenant("other")
+    await ring.refresh()
+    assert [ring.find(key.secret) for key in (first, second, third)] == [None, second.key, None]
+    assert (await store.look("", "2-of another history")).whole
+
+
 async def test_what_cannot_be_rotated(store: KeyStore) -> None:
     with pytest.raises(StoreError, match="There is no key dk-0000000000000000"):
         await store.rotate("dk-0000000000000000", 9)
@@ -180,7 +205,7 @@ async def test_redis_goes_back_in_time(store: KeyStore, ring: KeyRing, connectio
     """As a replica does that becomes master without the last writes."""
     redis = connections.commands
     revoked = await store.create("acme")
-    names = [PREFIX + name for name in ("keys", "tenants", "change")]
+    names = [PREFIX + name for name in ("keys", "tenants", "change", "history", "touched")]
     before = {name: await redis.dump(name) for name in names}
     await store.revoke([revoked.key.id])
     late = await store.create("acme")

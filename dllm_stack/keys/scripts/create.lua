@@ -16,9 +16,13 @@ if old ~= '' then
   revoke(old, ARGV[7])
 end
 for i = 8, #ARGV do
-  redis.call('HDEL', P .. 'keys', ARGV[i])
-  redis.call('HDEL', P .. 'revoked', ARGV[i])
+  for _, hash in ipairs({'keys', 'revoked'}) do
+    redis.call('HDEL', P .. hash, ARGV[i])
+    redis.call('ZREM', P .. 'touched', hash .. ':' .. ARGV[i])
+  end
 end
-redis.call('HSET', P .. 'keys', ARGV[2], ARGV[3])
-redis.call('HSETNX', P .. 'tenants', ARGV[4], ARGV[5])
+put('keys', ARGV[2], ARGV[3])
+if redis.call('HEXISTS', P .. 'tenants', ARGV[4]) == 0 then
+  put('tenants', ARGV[4], ARGV[5])
+end
 return changed(ARGV[1])

@@ -9,6 +9,7 @@ for i = 1, #keys, 2 do
   end
 end
 redis.call('HDEL', P .. 'tenants', ARGV[2])
+redis.call('ZREM', P .. 'touched', 'tenants:' .. ARGV[2])
 depart(ARGV[2], ARGV[4])
 result[1] = changed(ARGV[1])
 return result

@@ -7,5 +7,5 @@ end
 if ARGV[3] ~= '*' and ARGV[3] ~= there then
   return 'changed'
 end
-redis.call('HSET', P .. 'tenants', ARGV[2], ARGV[4])
+put('tenants', ARGV[2], ARGV[4])
 return changed(ARGV[1])

@@ -7,12 +7,17 @@
 --   departed  hash    name -> Unix seconds at which this tenant was last deleted
 --   change    string  <number>-<nonce> of the last change. The nonce tells it from another one that got the
 --                     same number after Redis had lost some
+--   history   zset    the last changes -> number. Who has one of these in force needs no more than what was
+--                     touched since
+--   touched   zset    <hash>:<field> -> number of the change that last did so
 --   rings     zset    gateway -> ms at which it stops to count on what it knows, unless it has looked again
 --   heard     hash    gateway -> number of the last change that it has in force
 
 local P = KEYS[1]
 local TIME = redis.call('TIME')
 local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
+
+local HISTORY = 1000 -- changes
 
 local function last_change()
   return redis.call('GET', P .. 'change') or '0-'
@@ -22,9 +27,23 @@ local function number_of(change)
   return tonumber(string.match(change, '^%d+'))
 end
 
+local touched = {}
+
+local function put(hash, field, value)
+  redis.call('HSET', P .. hash, field, value)
+  touched[#touched + 1] = hash .. ':' .. field
+end
+
+-- What was put since the script began is one change. Returns its number.
 local function changed(nonce)
   local number = number_of(last_change()) + 1
-  redis.call('SET', P .. 'change', string.format('%.0f', number) .. '-' .. nonce)
+  local change = string.format('%.0f', number) .. '-' .. nonce
+  redis.call('SET', P .. 'change', change)
+  redis.call('ZADD', P .. 'history', number, change)
+  redis.call('ZREMRANGEBYRANK', P .. 'history', 0, -HISTORY - 1)
+  for _, entry in ipairs(touched) do
+    redis.call('ZADD', P .. 'touched', number, entry)
+  end
   return number
 end
 
@@ -37,7 +56,7 @@ local function depart(name, at)
   if tonumber(redis.call('HGET', P .. 'departed', name) or 0) >= tonumber(at) then
     return false
   end
-  redis.call('HSET', P .. 'departed', name, at)
+  put('departed', name, at)
   return true
 end
 
@@ -47,6 +66,6 @@ local function revoke(id, revocation)
   if known and rank(cjson.decode(known)) <= rank(cjson.decode(revocation)) then
     return false
   end
-  redis.call('HSET', P .. 'revoked', id, revocation)
+  put('revoked', id, revocation)
   return true
 end

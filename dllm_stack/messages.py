@@ -1,6 +1,7 @@
 """What travels through Redis, as typed messages in MessagePack.
 
     gateway --Job--> queue --Claim / Cancel--> worker --Reply--> gateway
+    gateway --Question--> worker --Reply--> gateway
 
 A worker also publishes a `WorkerCard` with every heartbeat.
 """
@@ -99,7 +100,34 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     attempt: int
 
 
-Command = Claim | Cancel
+class Tokenize(msgspec.Struct, frozen=True, tag="tokenize"):
+    prompts: list[Prompt]
+    special_tokens: bool  # whether those are added that the tokenizer adds to a text; never to a chat
+
+
+class Detokenize(msgspec.Struct, frozen=True, tag="detokenize"):
+    token_ids: list[list[int]]
+    special_tokens: bool  # whether they are part of the texts
+
+
+class Question(msgspec.Struct, frozen=True, tag="question"):
+    """Gateway to any worker of a pool, answered beside the jobs."""
+
+    id: str  # 32 hex digits
+    gateway: str
+    asks: Tokenize | Detokenize
+
+
+class Information(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a question asked for, or why it is not to be had."""
+
+    token_ids: list[list[int]] = []
+    texts: list[str] = []
+    context_length: int = 0  # of the model, in tokens
+    problem: Problem | None = None
+
+
+Command = Claim | Cancel | Question
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -159,7 +187,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of a gateway's reply stream: a block, an end, or the last block with the end.
+    """One entry of a gateway's reply stream: a block, an end, or the last block with the end; or what a
+    question asked for, which `job_id` then names.
 
     `after` says where in the answer it belongs, so that what comes twice is recognised, and what an attempt
     sends fits what an earlier one has sent.
@@ -171,6 +200,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: Place
     block: Block | None = None
     end: End | None = None
+    information: Information | None = None
 
 
 class DecodingCard(msgspec.Struct, frozen=True, kw_only=True):

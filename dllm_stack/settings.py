@@ -118,6 +118,9 @@ class GatewaySettings(Listener):
     reply_grace_s: float = Field(
         10.0, ge=0, description="How long running streams outlive an unreachable Redis."
     )
+    keep_alive_s: float = Field(
+        15.0, ge=0, description="Silence of a stream after which it gets a comment; 0: none."
+    )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for open requests.")
 
 

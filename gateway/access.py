@@ -22,6 +22,7 @@ from dllm_stack.settings import AccessSettings
 from dllm_stack.tenants import Key, Tenant
 from gateway.body import LINGER_S, ClientGone
 from gateway.channel import Channel
+from gateway.inquiry import Inquiry
 from gateway.jobs import Call
 from gateway.metrics import Metrics
 from gateway.refusal import refuse_unread
@@ -90,7 +91,7 @@ class Access:
             self._forbid("no_admin_key", "This key does not open the admin API.")
         return key
 
-    def permit(self, tenant: Tenant, call: Call) -> Tier:
+    def permit(self, tenant: Tenant, call: Call | Inquiry) -> Tier:
         """The priority class of a call.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What has come of the answer to one prompt, and how endpoints put it into bytes."""
+"""What has come of one answer, and how endpoints put it into bytes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from gateway.ticket import Arrival, Ticket
 
 
 class Answer:
-    """One prompt's answer.
+    """One job's answer.
 
     Attributes:
-        index: the place of its prompt in the request.
+        choices: the indices under which the client gets it.
+        is_first: of its prompt's answers, so that the prompt is counted once.
         end: how it ended, once all of it has been added.
         blocks: those with tokens.
     """
 
-    def __init__(self, index: int, ticket: Ticket, pace: Pace) -> None:
-        self.index = index
+    def __init__(self, choices: range, ticket: Ticket, pace: Pace, *, is_first: bool) -> None:
+        self.choices = choices
+        self.is_first = is_first
         self.ticket = ticket
         self.end: End | None = None
         self.token_ids: list[int] = []
@@ -76,10 +78,10 @@ class Rendering(Protocol):
         """The whole body of an answer that is not streamed."""
 
     def block(self, answer: Answer, block: Block) -> bytes:
-        """The event of a block, which `answer` holds already."""
+        """The events of a block, which `answer` holds already."""
 
     def end(self, answer: Answer) -> bytes:
-        """The event that ends one answer."""
+        """The events that end one answer."""
 
     def close(self, answers: list[Answer]) -> bytes:
         """What follows the last event."""

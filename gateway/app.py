@@ -12,10 +12,12 @@ from gateway import errors, health, openapi
 from gateway.access import Guard
 from gateway.chat import routes as chat
 from gateway.completions import routes as completions
+from gateway.detokenize import routes as detokenize
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
 from gateway.models import routes as models
 from gateway.operations import OPERATIONS
+from gateway.tokenize import routes as tokenize
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -38,7 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.gateway = gateway
     app.add_middleware(Guard, access=gateway.access)
     errors.install(app)
-    for routes in (chat, completions, generate, models, health):
+    for routes in (chat, completions, generate, tokenize, detokenize, models, health):
         app.include_router(routes.router)
     openapi.install(app, OPERATIONS)
     return app

@@ -1,4 +1,4 @@
-"""The life of one generation request, from its first byte to the last byte of its answer."""
+"""The life of one request, from its first byte to the last byte of its answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from dllm_stack.messages import End
+from dllm_stack.messages import End, Information
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.tenants import Tenant
 from gateway import relay
@@ -24,7 +24,9 @@ from gateway.catalogue import OTHER
 from gateway.channel import Channel
 from gateway.errors import INTERNAL, error_response
 from gateway.gateway import SHUTTING_DOWN, Gateway
+from gateway.inquiry import Inquiry
 from gateway.jobs import Call, Jobs
+from gateway.keep_alive import KeepAlive
 from gateway.metrics import Pace
 from gateway.refusal import refuse_unread
 from gateway.terms import Terms, TermsInHeaders, settle_auto
@@ -32,7 +34,7 @@ from gateway.terms import Terms, TermsInHeaders, settle_auto
 SEND_GRACE_S = 5.0  # what a client that does not read may take beyond the deadline
 
 # Takes the decoded body and the request's id. Raises RequestError.
-Interpret = Callable[[Any, Gateway, str], Awaitable[Call]]
+Interpret = Callable[[Any, Gateway, str], Awaitable[Call | Inquiry]]
 
 log = structlog.get_logger()
 
@@ -55,8 +57,9 @@ class Exchange(Response):
         self._id = uuid4().hex
         self._model = OTHER
         self._timeout_s = math.inf
-        self._call: Call | None = None
+        self._call: Call | Inquiry | None = None
         self._jobs: Jobs | None = None
+        self._asking: asyncio.Task[Information] | None = None
         self._closed: End | None = None
         self._body_read = False
 
@@ -65,6 +68,8 @@ class Exchange(Response):
         self._closed = self._closed or end
         if self._jobs is not None:
             self._jobs.close(self._closed)
+        if self._asking is not None:
+            self._asking.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway, loop = self._gateway, asyncio.get_running_loop()
@@ -107,6 +112,8 @@ class Exchange(Response):
             # The body may have taken its time, and the key have been revoked meanwhile.
             tenant = await access.tenant(headers)
             tier = access.permit(tenant, self._call)
+            if isinstance(self._call, Inquiry):
+                return await self._ask(self._call, receive, channel)
             agreed = Terms.agreed(tenant, tier, terms, self._call.terms, self._deadline)
             end = await self._answer(self._call, agreed, receive, channel)
         except RequestError as error:
@@ -128,7 +135,7 @@ class Exchange(Response):
             self._timeout_s = timeout_s
             self._deadline = self._started + timeout_s
 
-    async def _read(self, headers: Headers, receive: Receive, tenant: Tenant) -> Call:
+    async def _read(self, headers: Headers, receive: Receive, tenant: Tenant) -> Call | Inquiry:
         gateway = self._gateway
         if gateway.draining:
             raise RequestError(SHUTTING_DOWN)
@@ -155,16 +162,40 @@ class Exchange(Response):
         try:
             await jobs.admit()
             answers = [
-                Answer(index, ticket, Pace(self._gateway.metrics, self._model, self._started))
-                for index, ticket in enumerate(jobs.tickets)
+                Answer(
+                    choices := call.choices_of(number),
+                    ticket,
+                    Pace(self._gateway.metrics, self._model, self._started),
+                    is_first=choices[0] % call.n == 0,
+                )
+                for number, ticket in enumerate(jobs.tickets)
             ]
-            return await (relay.stream if call.stream else relay.collect)(
-                jobs, answers, call.rendering, channel
-            )
+            if not call.stream:
+                return await relay.collect(jobs, answers, call.rendering, channel)
+            period_s = self._gateway.settings.gateway.keep_alive_s
+            keep_alive = KeepAlive(period_s, jobs.position if call.tells_position else None)
+            return await relay.stream(jobs, answers, call.rendering, channel, keep_alive)
         finally:
             timer.cancel()
             watch.cancel()
             jobs.release()
+
+    async def _ask(self, inquiry: Inquiry, receive: Receive, channel: Channel) -> End:
+        self._asking = asyncio.create_task(self._gateway.ledger.feed(inquiry.pool).ask(inquiry.asks))
+        watch = asyncio.create_task(self._watch(receive))
+        timer = asyncio.get_running_loop().call_at(self._deadline, self._expire)
+        try:
+            if self._closed is None:
+                await asyncio.wait({self._asking})
+            if self._closed is not None:
+                return self._closed
+            document = inquiry.document(self._asking.result())
+        finally:
+            timer.cancel()
+            watch.cancel()
+            self._asking.cancel()
+        await relay.send(document, channel)
+        return relay.COMPLETED
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -172,8 +203,7 @@ class Exchange(Response):
         self.close(_GONE)
 
     def _expire(self) -> None:
-        assert self._jobs is not None
-        ran = any(ticket.attempt for ticket in self._jobs.tickets)
+        ran = self._jobs is None or any(ticket.attempt for ticket in self._jobs.tickets)
         self.close(_ended(self._deadline_exceeded("finish" if ran else "get a first block")))
 
     def _deadline_exceeded(self, what: str) -> Problem:
@@ -182,7 +212,7 @@ class Exchange(Response):
 
     async def _report(self, problem: Problem, receive: Receive, channel: Channel) -> None:
         if channel.started:
-            assert self._call is not None
+            assert isinstance(self._call, Call)
             await channel.write(self._call.rendering.failure(problem), more=False)
             return
         if not self._body_read:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import uuid4
 
 import structlog
 
 from dllm_stack.background import forever
-from dllm_stack.messages import End
+from dllm_stack.messages import Detokenize, End, Information, Question, Tokenize
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
-from dllm_stack.queue import START, PoolQueue
+from dllm_stack.queue import START, PoolQueue, Position
+from dllm_stack.queue.verdicts import no_worker
 from dllm_stack.redis import BLOCK_S, RedisError
 from dllm_stack.settings import Settings
 from gateway.ticket import Ticket
 
 LOST_AFTER_S = 1.0  # age from which an open job is looked up in Redis
 UNAVAILABLE_RETRY_AFTER_S = 5
+QUESTION_S = 5.0  # a worker's time for one; then another is asked, once
+QUESTIONS_AT_ONCE = 16  # further ones wait here
+_SILENT = Problem(
+    ErrorCode.NO_WORKER, "No worker has answered in time.", retry_after_s=UNAVAILABLE_RETRY_AFTER_S
+)
 _NOBODY_LEFT = Problem(ErrorCode.WORKER_LOST, "No worker is left to go on with this answer.")
 
 log = structlog.get_logger()
@@ -34,6 +41,8 @@ class Feed:
         self._settings = settings
         self.several = asyncio.Lock()  # held by a request of several jobs while it admits them
         self._tickets: dict[str, Ticket] = {}
+        self._asking = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+        self._questions: dict[str, asyncio.Future[Information]] = {}
         self._cancels: asyncio.Queue[str] = asyncio.Queue()
         self._last = START  # id of the last reply read
         self._loop = asyncio.get_running_loop()
@@ -58,6 +67,39 @@ class Feed:
             ticket.settled = True
             raise RequestError(problem)
         ticket.admitted_at = self._loop.time()
+
+    async def position(self, job_id: str) -> Position | None:
+        """Where in the queue a job waits; None: it does not, or Redis does not say."""
+        try:
+            return await self._queue.position(job_id)
+        except RedisError:
+            return None
+
+    async def ask(self, asks: Tokenize | Detokenize) -> Information:
+        """Asks a worker, and if that keeps silent another.
+
+        Raises:
+            RequestError: there is none, or none answers; or what it says.
+        """
+        async with self._asking:
+            for _ in range(2):
+                question = Question(uuid4().hex, self._gateway_id, asks)
+                answer = self._questions[question.id] = self._loop.create_future()
+                try:
+                    if not await self._queue.ask(question):
+                        raise RequestError(no_worker(self._queue.pool))
+                    async with asyncio.timeout(QUESTION_S):
+                        told: Information = await answer
+                except TimeoutError:
+                    continue
+                except RedisError:
+                    raise RequestError(_unavailable("The queue cannot be reached.")) from None
+                finally:
+                    del self._questions[question.id]
+                if told.problem is not None:
+                    raise RequestError(told.problem)
+                return told
+        raise RequestError(_SILENT)
 
     def release(self, ticket: Ticket) -> None:
         """Forgets a ticket, and cancels its job unless the queue has ended it."""
@@ -90,7 +132,11 @@ class Feed:
         self._read_at = now = self._loop.time()
         for reply in replies:
             ticket = self._tickets.get(reply.job_id)
-            if ticket is not None:
+            if reply.information is not None:
+                question = self._questions.get(reply.job_id)
+                if question is not None and not question.done():
+                    question.set_result(reply.information)
+            elif ticket is not None:
                 ticket.accept(reply, now)
             elif reply.end is None:
                 self._cancels.put_nowait(reply.job_id)  # it runs on for nobody

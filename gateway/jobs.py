@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from hashlib import blake2b
 from uuid import uuid4
 
 from msgspec.structs import replace
 
 from dllm_stack.messages import Decoding, End, Job, Prompt
 from dllm_stack.outcomes import Outcome
+from dllm_stack.queue import Position
 from gateway.answer import Rendering
 from gateway.ledger import Ledger
 from gateway.names import Names
@@ -23,10 +26,12 @@ _SHORTEST_S = 0.001  # of a job whose time was up before the exchange has notice
 
 @dataclass(frozen=True)
 class Call:
-    """What a request asks for: one job a prompt.
+    """What a request asks for.
 
     Attributes:
         seeded: if False, each job gets a seed of its own, with which every attempt writes the same.
+        n: choices for each prompt. Their indices are those of the prompts' order.
+        tells_position: its comments while it waits say where in the queue it is.
     """
 
     pool: str
@@ -37,12 +42,42 @@ class Call:
     terms: TermsInBody
     stream: bool
     rendering: Rendering
+    n: int = 1
+    tells_position: bool = False
+
+    @property
+    def jobs(self) -> int:
+        return len(self.prompts) * (self.n if self._draws else 1)
+
+    @property
+    def _draws(self) -> bool:
+        """If not, the choices for a prompt are the same answer, and one job makes it."""
+        sampling = self.decoding.sampling
+        return bool(sampling and sampling.temperature > 0)
+
+    def tasks(self) -> Iterator[tuple[Prompt, Decoding]]:
+        """What each job is to do."""
+        for prompt in self.prompts:
+            for choice in range(self.n if self._draws else 1):
+                yield prompt, self._decoding_of(choice)
+
+    def _decoding_of(self, choice: int) -> Decoding:
+        if not self.seeded:
+            return _seeded(self.decoding, secrets.randbits(63))
+        if choice == 0:
+            return self.decoding
+        assert self.decoding.sampling is not None  # as it draws
+        return _seeded(self.decoding, _derived(self.decoding.sampling.seed, choice))
+
+    def choices_of(self, job: int) -> range:
+        """The indices of the choices that a job makes."""
+        return range(job, job + 1) if self._draws else range(job * self.n, (job + 1) * self.n)
 
 
 class Jobs:
     """
     Attributes:
-        tickets: in the order of the prompts; fewer than those until all are admitted.
+        tickets: in the order of the call's tasks; fewer than those until all are admitted.
     """
 
     def __init__(self, call: Call, terms: Terms, ledger: Ledger, first_id: str) -> None:
@@ -56,18 +91,18 @@ class Jobs:
         self._wake = asyncio.Event()
 
     async def admit(self) -> None:
-        """Queues a job for each prompt, until closed.
+        """Queues a job for each task, until closed.
 
         Raises:
             RequestError: one was refused. `release` is due all the same.
         """
         # One after the other: were each to take a part of the room, there might be enough for none.
-        async with self._feed.several if len(self._call.prompts) > 1 else nullcontext():
+        async with self._feed.several if self._call.jobs > 1 else nullcontext():
             await self._admit()
 
     async def _admit(self) -> None:
         call, terms = self._call, self._terms
-        for prompt in call.prompts:
+        for prompt, decoding in call.tasks():
             if self._closed is not None:
                 return
             left_s = terms.deadline - asyncio.get_running_loop().time()
@@ -76,7 +111,7 @@ class Jobs:
                 pool=call.pool,
                 gateway=self._gateway_id,
                 prompt=prompt,
-                decoding=call.decoding if call.seeded else _seeded(call.decoding),
+                decoding=decoding,
                 tenant=terms.tenant.name,
                 weight=terms.tenant.weight,
                 tier=terms.tier,
@@ -92,6 +127,14 @@ class Jobs:
         await self._wake.wait()
         self._wake.clear()
 
+    async def position(self) -> Position | None:
+        """Where in the queue the first job waits that nothing has come of; None: it runs, or Redis does not
+        say."""
+        for ticket in self.tickets:
+            if ticket.end is None and not ticket.attempt:
+                return await self._feed.position(ticket.job.id)
+        return None
+
     def close(self, end: End) -> None:
         """Ends all jobs that are still open."""
         self._closed = self._closed or end
@@ -104,7 +147,7 @@ class Jobs:
         for ticket in self.tickets:
             if ticket.end is not None and ticket.end.outcome is not Outcome.COMPLETED:
                 return ticket.end
-        return self._closed if len(self.tickets) < len(self._call.prompts) else None
+        return self._closed if len(self.tickets) < self._call.jobs else None
 
     def completed(self) -> bool:
         return all(ticket.end is not None for ticket in self.tickets) and self.failure() is None
@@ -115,6 +158,11 @@ class Jobs:
             self._feed.release(ticket)
 
 
-def _seeded(decoding: Decoding) -> Decoding:
+def _seeded(decoding: Decoding, seed: int) -> Decoding:
     sampling = decoding.sampling
-    return replace(decoding, sampling=sampling and replace(sampling, seed=secrets.randbits(63)))
+    return replace(decoding, sampling=sampling and replace(sampling, seed=seed))
+
+
+def _derived(seed: int, choice: int) -> int:
+    digest = blake2b(f"{seed} {choice}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)

@@ -38,6 +38,7 @@ ASKING = frozenset(
 """What any request that is for a model's users may end with."""
 NAMING = ASKING | {ErrorCode.MODEL_NOT_FOUND}
 GENERATING = frozenset(ErrorCode) - {ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED}
+INQUIRING = GENERATING - {ErrorCode.QUEUE_FULL, ErrorCode.WORKER_LOST, ErrorCode.ENGINE_ERROR}
 PROBING = frozenset({ErrorCode.INTERNAL_ERROR})
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dllm_stack.exposition import CONTENT_TYPE_LATEST
 from gateway.chat import protocol as chat
 from gateway.completions import protocol as completions
+from gateway.detokenize import protocol as detokenize
 from gateway.generate import protocol as generate
 from gateway.health import Status
 from gateway.models.protocol import Model, ModelList
-from gateway.openapi import ASKING, GENERATING, NAMING, PROBING, Operation
+from gateway.openapi import ASKING, GENERATING, INQUIRING, NAMING, PROBING, Operation
+from gateway.tokenize import protocol as tokenize
 
 OPENAI, SGLANG, SERVICE = "OpenAI", "SGLang", "Service"
 
@@ -38,6 +40,16 @@ OPERATIONS: dict[str, Operation] = {
         GENERATING,
         event=generate.Generated,
         rules=generate.RULES,
+    ),
+    "/tokenize": Operation(
+        SGLANG,
+        "The tokens of a prompt or a conversation",
+        tokenize.Tokenized,
+        INQUIRING,
+        rules=tokenize.RULES,
+    ),
+    "/detokenize": Operation(
+        SGLANG, "The text of tokens", detokenize.Detokenized, INQUIRING, rules=detokenize.RULES
     ),
     "/healthz": Operation(SERVICE, "The process lives", Status, PROBING),
     "/readyz": Operation(SERVICE, "It may be sent requests", Status, PROBING, otherwise={503: Status}),

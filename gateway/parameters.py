@@ -15,8 +15,10 @@ MAX_STOPS = 4  # OpenAI's limit
 # SGLang looks for each at every step, in as much text as the longest is long.
 MAX_STOP_CHARACTERS = 1000
 MAX_PROMPTS = 128  # prompts of one request; each is a job
+MAX_CHOICES = 128  # choices of one request, over all of its prompts
 MAX_INT = 2**31 - 1
 
+Choices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 Count = Annotated[int, Field(ge=1, le=MAX_INT)]
 TokenId = Annotated[int, Field(ge=0, le=MAX_INT)]
 # A list of a million wrong elements would cost seconds and an error each: the first is enough.
@@ -62,13 +64,13 @@ class StreamOptions(Honoured):
     include_usage: bool | None = None
     # As vLLM has it: the running usage in every chunk, beside include_usage.
     continuous_usage_stats: bool | None = None
+    include_queue_position: bool | None = None  # in the comments of a request that waits
     include_obfuscation: bool | None = None  # without effect: nothing is padded
 
 
 _TEXT_ONLY = "only text is taken"
 
 SAMPLING: dict[str, Neutral] = {
-    "n": Neutral((int,), (1,), "a request has one choice; send it again for another"),
     "structural_tag": Neutral((str,), ("",), "an answer's form is given by response_format, regex or ebnf"),
     "stop_regex": Neutral((str, list), ("", []), "only stop strings and stop token ids end an answer"),
     "no_stop_trim": Neutral((bool,), (False,), "the stop string is never part of the answer"),
@@ -113,6 +115,11 @@ def agreed(asked: dict[str, int | None]) -> int | None:
         message = f"{first} and {second} mean the same and differ."
         raise RequestError(Problem(ErrorCode.INVALID_VALUE, message, param=first))
     return next(iter(given.values()), None)
+
+
+def check_choices(n: int | None, prompts: int) -> None:
+    if (n or 1) * prompts > MAX_CHOICES:
+        raise invalid("n", f"times the number of prompts must be at most {MAX_CHOICES}")
 
 
 def check_stream_options(stream: bool | None, options: StreamOptions | None) -> None:

@@ -10,8 +10,10 @@ from pydantic_core import PydanticCustomError
 from dllm_stack.messages import Prompt, TextPrompt, TokenPrompt
 from gateway.parameters import MAX_INT, MAX_PROMPTS
 
-_STRING = {"type": "string", "minLength": 1}
-_TOKEN_IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+_ANY_STRING = {"type": "string"}
+_STRING = {**_ANY_STRING, "minLength": 1}
+_ANY_TOKEN_IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_TOKEN_IDS = {**_ANY_TOKEN_IDS, "minItems": 1}
 
 
 class Prompts(NamedTuple):
@@ -21,21 +23,15 @@ class Prompts(NamedTuple):
     several: bool
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
-
-
 def _is_token_ids(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) > 0
-        and all(type(token) is int and 0 <= token <= MAX_INT for token in value)
-    )
+    return isinstance(value, list) and all(type(token) is int and 0 <= token <= MAX_INT for token in value)
 
 
-def _prompts(value: Any, *, text: bool, tokens: bool) -> Prompts:
+def _prompts(value: Any, *, text: bool, tokens: bool, empty: bool = False) -> Prompts:
     def prompt(one: Any) -> Prompt | None:
-        if text and _is_text(one):
+        if one in ("", []) and not empty:
+            return None
+        if text and isinstance(one, str):
             return TextPrompt(one)
         return TokenPrompt(one) if tokens and _is_token_ids(one) else None
 
@@ -45,7 +41,8 @@ def _prompts(value: Any, *, text: bool, tokens: bool) -> Prompts:
         several = [found for one in value if (found := prompt(one)) is not None]
         if len(several) == len(value):
             return Prompts(several, several=True)
-    kinds = " or ".join(["a non-empty string"] * text + ["a non-empty array of token ids"] * tokens)
+    some, any_array = ("a", "an") if empty else ("a non-empty", "a non-empty")
+    kinds = " or ".join([f"{some} string"] * text + [f"{any_array} array of token ids"] * tokens)
     raise PydanticCustomError(
         "prompt", "must be {kinds}, or an array of 1 to {most} of them", {"kinds": kinds, "most": MAX_PROMPTS}
     )
@@ -66,4 +63,14 @@ PlainTexts = Annotated[
 ]
 TokenIds = Annotated[
     Prompts, PlainValidator(lambda value: _prompts(value, text=False, tokens=True)), _schema(_TOKEN_IDS)
+]
+AnyTexts = Annotated[
+    Prompts,
+    PlainValidator(lambda value: _prompts(value, text=True, tokens=False, empty=True)),
+    _schema(_ANY_STRING),
+]
+AnyTokenIds = Annotated[
+    Prompts,
+    PlainValidator(lambda value: _prompts(value, text=False, tokens=True, empty=True)),
+    _schema(_ANY_TOKEN_IDS),
 ]

@@ -16,7 +16,7 @@ class BlockStatistics(msgspec.Struct, frozen=True):
     forwards: int
     steps: int
     edits: int
-    index: int | UnsetType = UNSET  # whose block it is, of several prompts
+    index: int | UnsetType = UNSET  # whose block it is, of several answers; of the same ones, the first
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def statistics_of(answers: Sequence[Answer]) -> Statistics:
             block.work.forwards,
             block.work.steps,
             block.work.edits,
-            answer.index if several else UNSET,
+            answer.choices[0] if several else UNSET,
         )
         for answer in answers
         for block in answer.blocks

@@ -21,10 +21,15 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def usage_of(answers: list[Answer]) -> Usage:
-    """Of answers still running, what they have used so far."""
-    prompt = sum(answer.prompt_tokens for answer in answers)
-    completion = sum(answer.completion_tokens for answer in answers)
-    cached = sum(answer.end.cached_tokens for answer in answers if answer.end)
+    """Each prompt once, each choice. Of answers still running, what they have used so far."""
+    first = [answer for answer in answers if answer.is_first]
+    prompt = sum(answer.prompt_tokens for answer in first)
+    completion = sum(answer.completion_tokens * len(answer.choices) for answer in answers)
+    cached = sum(answer.end.cached_tokens for answer in first if answer.end)
+    return _usage(prompt, completion, cached)
+
+
+def _usage(prompt: int, completion: int, cached: int) -> Usage:
     return Usage(prompt, completion, prompt + completion, PromptTokensDetails(cached))
 
 
@@ -38,5 +43,6 @@ class StreamUsage:
     def of_chunk(self, answer: Answer) -> Usage | UnsetType | None:
         """`usage` of a chunk that is not the last: absent, or null as OpenAI has it, or a figure."""
         if self._always:
-            return usage_of([answer])
+            cached = answer.end.cached_tokens if answer.end else 0
+            return _usage(answer.prompt_tokens, answer.completion_tokens, cached)
         return None if self.at_end else UNSET

@@ -87,7 +87,7 @@ class Client:
         way = ALGORITHMS[algorithm]
         dllm = {"algorithm": type(way).__name__, **asdict(way), "stats": True}
         body: dict[str, Any] = {"model": MODEL, "max_tokens": _ANSWER_TOKENS, "dllm": dllm}
-        if example.tools:  # which the gateway's chat does not take: their prompt is rendered here
+        if example.tools:  # whose calls are to be seen as text: their prompt is rendered here
             path, body["prompt"] = "completions", self._chat.render(example)
         else:
             path, body["messages"] = "chat/completions", example.messages

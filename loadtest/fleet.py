@@ -23,7 +23,7 @@ from loadtest.simulator.__main__ import CHECKPOINT
 POOL = "simulated"
 START_S = 90.0
 _POLL_S = 0.05
-_MODEL = f"""\
+MODEL = f"""\
 name: {POOL}
 checkpoint: {CHECKPOINT}
 dllm:
@@ -86,7 +86,7 @@ class Fleet:
         self._data = self.folder / "valkey"
         self._data.mkdir()
         model = self.folder / "model.yaml"
-        model.write_text(_MODEL)
+        model.write_text(MODEL)
         port = free_port()
         self.redis_url = f"redis://127.0.0.1:{port}/0"
         self.env = {"DLLM_REDIS__URL": self.redis_url, "DLLM_WORKER__MODEL": str(model)} | self.env

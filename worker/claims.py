@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import structlog
 
-from dllm_stack.messages import Cancel, Claim, Command, ModelCard, WorkerCard
+from dllm_stack.messages import Cancel, Claim, Command, ModelCard, Question, WorkerCard
 from dllm_stack.queue import START, PoolQueue, Registry
 from dllm_stack.redis import RedisError
 from worker.metrics import WorkerMetrics
@@ -29,6 +29,7 @@ class Claims:
     Args:
         state: loading | ready, with the slots that the engine has, and its model.
         start: makes the run of a claim.
+        ask: takes a question.
         pod: the Kubernetes pod that this is.
     """
 
@@ -42,6 +43,7 @@ class Claims:
         heartbeat_s: float,
         state: Callable[[], tuple[str, int, ModelCard]],
         start: Callable[[Claim], Run],
+        ask: Callable[[Question], None],
         pod: str | None = None,
     ) -> None:
         self.draining = False
@@ -52,6 +54,7 @@ class Claims:
         self._heartbeat_s = heartbeat_s
         self._state = state
         self._start = start
+        self._ask = ask
         self._pod = pod
         self._changed = asyncio.Event()
         self._acked = START
@@ -145,6 +148,8 @@ class Claims:
             case Cancel(job_id, attempt):
                 if (run := self._runs.get((job_id, attempt))) is not None:
                     run.cancel()
+            case Question():
+                self._ask(command)
             case Claim(job, attempt):
                 key = (job.id, attempt)
                 if key in self._known:

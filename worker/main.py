@@ -27,6 +27,7 @@ from worker.claims import Claims
 from worker.engine.supervisor import Engine, EngineGivenUp
 from worker.metrics import WorkerMetrics
 from worker.plan import Plan, Refusal
+from worker.questions import Questions
 from worker.run import Runner
 
 log = structlog.get_logger()
@@ -65,6 +66,7 @@ class Worker:
             heartbeat_s=settings.queue.heartbeat_s,
             state=self._state,
             start=runner.run,
+            ask=Questions(self.id, queue, plan.renderer, lambda: self._state()[2].context_length).take,
             pod=settings.worker.pod,
         )
 

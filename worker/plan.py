@@ -24,7 +24,6 @@ from worker.engine.preflight import Refused
 from worker.engine.process import EngineProcess
 from worker.engine.supervisor import EngineGivenUp, Server
 from worker.prompt import Renderer, TokenizerError
-from worker.tool_format import tool_format
 
 
 class Refusal(Exception):
@@ -109,7 +108,7 @@ def make(settings: WorkerSettings, created: int) -> Plan:
         algorithm=None,
         created=created,
         vocab_size=facts.vocab_size,
-        tools=tool_format(renderer.chat_template),
+        tools=renderer.tool_format,
     )
     return Plan(facts, renderer, _decoded(card, decisions, algorithm), start, decisions)
 

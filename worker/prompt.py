@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from dllm_stack.messages import ChatPrompt, Decoding, Prompt, TextPrompt, TokenP
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from worker.engine.checkpoint import download_small_files
 from worker.token_bytes import TokenBytes
+from worker.tool_format import tool_format
 
 # Longer prompts are rendered in a thread: this many characters take about a millisecond, and a message
 # takes as long as so many more.
@@ -107,31 +109,65 @@ class Renderer:
         Raises:
             RequestError: the prompt cannot be rendered, has no token, or one that the model lacks.
         """
-        if _characters(prompt) <= _INLINE_CHARACTERS:
-            ids = self._ids(prompt)
-        else:
-            ids = await asyncio.get_running_loop().run_in_executor(self._thread, self._ids, prompt)
+        ids = await self.tokenize(prompt)
         if not ids:
             raise _refusal(ErrorCode.INVALID_VALUE, "The prompt is empty.", prompt)
         return ids
+
+    async def tokenize(self, prompt: Prompt, *, special: bool = False) -> list[int]:
+        """The prompt's token ids.
+
+        Args:
+            special: with those that the tokenizer adds to a text.
+
+        Raises:
+            RequestError: the prompt cannot be rendered, or has a token that the model lacks.
+        """
+        if _characters(prompt) <= _INLINE_CHARACTERS:
+            return self._ids(prompt, special)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._ids, prompt, special)
+
+    async def detokenize(self, token_ids: list[int], *, special: bool) -> str:
+        """As `decode`.
+
+        Raises:
+            RequestError: the model lacks one of the tokens.
+        """
+        self._check_ids(token_ids, "tokens")
+        decode = partial(self.decode, token_ids, special=special)
+        if len(token_ids) <= _INLINE_CHARACTERS:
+            return decode()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, decode)
 
     def decode(self, token_ids: list[int], *, special: bool) -> str:
         """The text of token ids, with or without special tokens."""
         text: str = self._tokenizer.decode(token_ids, skip_special_tokens=not special)
         return text
 
-    def _ids(self, prompt: Prompt) -> list[int]:
+    @cached_property
+    def tool_format(self) -> str | None:
+        """See `ModelCard.tools`."""
+
+        def keeps(text: str) -> bool:
+            return self.decode(self._encode(text, special=False), special=False) == text
+
+        return tool_format(self._render_chat, keeps)
+
+    def _ids(self, prompt: Prompt, special: bool) -> list[int]:
         match prompt:
             case ChatPrompt():
-                return self._encode(self._render_chat(prompt))
+                return self._encode(self._render_chat(prompt), special=False)
             case TextPrompt(text):
-                return self._encode(text)
+                return self._encode(text, special)
             case TokenPrompt(ids):
-                outside = [each for each in ids if not 0 <= each < self._vocab_size]
-                if not outside:
-                    return ids
-                message = f"{outside[0]} is no token id of this model, which has {self._vocab_size} of them."
-                raise _refusal(ErrorCode.INVALID_VALUE, message, prompt)
+                self._check_ids(ids, _NAMES[TokenPrompt])
+                return ids
+
+    def _check_ids(self, token_ids: list[int], param: str) -> None:
+        outside = [each for each in token_ids if not 0 <= each < self._vocab_size]
+        if outside:
+            message = f"{outside[0]} is no token id of this model, which has {self._vocab_size} of them."
+            raise RequestError(Problem(ErrorCode.INVALID_VALUE, message, param=param))
 
     def _render_chat(self, prompt: ChatPrompt) -> str:
         template = self.chat_template
@@ -152,17 +188,22 @@ class Renderer:
         text: str = rendered[0]
         return text
 
-    def _encode(self, text: str) -> list[int]:
+    def _encode(self, text: str, special: bool) -> list[int]:
         # The one-text call keeps Python's lock for as long as it takes; the batch call lets go of it.
-        encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
+        encoding = self._tokenizer.encode_batch_fast([text], add_special_tokens=special)[0]
         ids: list[int] = encoding.ids
         return ids
 
 
 def _characters(prompt: Prompt) -> int:
     """About as long as this many characters a prompt takes to render."""
-    messages = len(prompt.messages) if isinstance(prompt, ChatPrompt) else 0
-    return _text_length(prompt) + _CHARACTERS_A_MESSAGE * messages
+    if not isinstance(prompt, ChatPrompt):
+        return _text_length(prompt)
+    calls = [call["function"] for message in prompt.messages for call in message.get("tool_calls") or ()]
+    written = sum(len(call.get("arguments") or "") for call in calls)
+    tools = len(msgspec.json.encode(prompt.tools)) if prompt.tools else 0
+    parts = len(prompt.messages) + len(calls)
+    return _text_length(prompt) + written + tools + _CHARACTERS_A_MESSAGE * parts
 
 
 def _text_length(prompt: Prompt) -> int:

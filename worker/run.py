@@ -10,19 +10,19 @@ from typing import TypeVar
 
 import structlog
 
-from dllm_stack.messages import Claim, End, Place
+from dllm_stack.messages import Claim, End, Place, TokenLogprob
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import RedisError
 from worker.autoregression import decoding_of, goes_on, told
 from worker.decisions import ONE_WAY, Decisions
-from worker.engine.client import EngineFault, EngineRefusal, Finish, Generation
+from worker.engine.client import EngineFault, EngineRefusal, Finish, Generation, Progress
 from worker.engine.supervisor import Engine
 from worker.metrics import WorkerMetrics
 from worker.outbox import Outbox
 from worker.prompt import Renderer, answer_room, whole_blocks
 from worker.refusal import refused_by_engine
-from worker.transcript import Diverged, Transcript
+from worker.transcript import Diverged, Piece, Transcript
 
 log = structlog.get_logger()
 
@@ -194,11 +194,7 @@ class Run:
                 except Diverged as diverged:
                     log.error("answer diverged", job=self._job.id, attempt=self._attempt, how=str(diverged))
                     return _refused(_DIVERGED)
-                logprobs = told(
-                    block.logprobs[piece.known :][: len(piece.token_ids)],
-                    self._runner.renderer.token_bytes,
-                    piece.ending and piece.ending.matched,
-                )
+                logprobs = self._logprobs(block, piece) if block.logprobs else []
                 outbox.add(piece.token_ids, piece.text, piece.work, logprobs)
                 if piece.token_ids:
                     metrics.committed(len(piece.token_ids), piece.work)
@@ -211,6 +207,10 @@ class Run:
                 # Text without tokens goes with the next block: in Redis a place is a number of tokens.
                 if piece.token_ids and not await self._commit():
                     return _CANCELLED
+
+    def _logprobs(self, block: Progress, piece: Piece) -> list[TokenLogprob]:
+        new = block.logprobs[piece.known :][: len(piece.token_ids)]
+        return told(new, self._runner.renderer.token_bytes, piece.ending and piece.ending.matched)
 
     async def _commit(self) -> bool:
         """Sends what the engine has added to the answer.

@@ -172,11 +172,16 @@ class Stack:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
             for name in ("router", "gateway"):
                 await self._wait_ready(session, name)
-            models = [(await self._wait_ready(session, worker.name))["model"] for worker in self._workers]
+            since = time.monotonic()
+            models = [
+                (await self._wait_ready(session, worker.name, since))["model"] for worker in self._workers
+            ]
         url = self._url("gateway")
         self._console.print(f"\n{escape(snippets(url, models[0], key))}", style="default")
+        several = len(models) > 1
         for model in dict.fromkeys(models) if key != KEY_IN_ENVIRONMENT else ():
-            await self._greet(url, model, key, began, of=f" of {model}" if len(models) > 1 else "")
+            await self._greet(url, model, key, began, of=f" of {model}" if several else "")
+            self._console.print(end="\n\n" if several else " ")
         self._console.print("Ctrl-C stops everything.")
 
     async def _key(self) -> str | None:
@@ -204,7 +209,7 @@ class Stack:
         self._console.print(f"A first answer{of}, {answered - began:.0f} s after the start:\n")
         self._console.print(escape(answer["choices"][0]["message"]["content"]), "\n")
         tokens = answer["usage"]["completion_tokens"]
-        self._console.print(f"{tokens} tokens in {answered - asked:.1f} s.", end=" ")
+        self._console.print(f"{tokens} tokens in {answered - asked:.1f} s.", end="")
 
     async def _start_redis(self, group: asyncio.TaskGroup) -> None:
         if self._valkey is not None:
@@ -231,9 +236,15 @@ class Stack:
         await service.start()
         group.create_task(self._watch(service))
 
-    async def _wait_ready(self, session: aiohttp.ClientSession, name: str) -> dict[str, Any]:
-        """Returns what the service says about itself."""
-        began = time.monotonic()
+    async def _wait_ready(
+        self, session: aiohttp.ClientSession, name: str, since: float | None = None
+    ) -> dict[str, Any]:
+        """Returns what the service says about itself.
+
+        Args:
+            since: when the wait began, of several that wait at once.
+        """
+        began = time.monotonic() if since is None else since
         with self._console.status("") as status:
             while True:
                 ready, detail = await self._readiness(session, name)

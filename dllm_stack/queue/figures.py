@@ -54,6 +54,13 @@ class Depth(msgspec.Struct, frozen=True):
     tiers: dict[Tier, TierDepth]
 
 
+class Position(NamedTuple):
+    """Where a job waits, by priority class and arrival: fair sharing may serve it sooner or later."""
+
+    place: int  # 1: the first
+    waiting: int  # jobs in all
+
+
 class Committal(NamedTuple):
     """What became of a committed block.
 

@@ -9,11 +9,24 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from dllm_stack.messages import Block, Command, Committed, End, Job, Place, Reply, Tier, WorkerCard, encode
+from dllm_stack.messages import (
+    Block,
+    Command,
+    Committed,
+    End,
+    Information,
+    Job,
+    Place,
+    Question,
+    Reply,
+    Tier,
+    WorkerCard,
+    encode,
+)
 from dllm_stack.outcomes import Outcome, Problem
 from dllm_stack.queue import wire
 from dllm_stack.queue.estimate import estimate, prefixes, prompt_bytes, session_hash
-from dllm_stack.queue.figures import Committal, Depth, Dispatched, Reclaimed, TierDepth
+from dllm_stack.queue.figures import Committal, Depth, Dispatched, Position, Reclaimed, TierDepth
 from dllm_stack.queue.inspection import Inspection
 from dllm_stack.queue.script import AT_ONCE, Scripts
 from dllm_stack.queue.verdicts import no_worker, queue_full, too_large
@@ -99,6 +112,15 @@ class PoolQueue(Inspection):
     async def cancel(self, job_id: str) -> None:
         """Ends a job whose client is gone. It gets no further reply. An unknown id is no error."""
         await self._run("cancel", job_id)
+
+    async def position(self, job_id: str) -> Position | None:
+        """None: it does not wait."""
+        found = await self._run("position", job_id)
+        return Position(*found) if found else None
+
+    async def ask(self, question: Question) -> bool:
+        """Sends a question to some live worker, whose slots do not matter. False: there is none."""
+        return cast(int, await self._run("ask", question.id, question.gateway, encode(question))) == 1
 
     async def gateway_heartbeat(self, gateway: str, acked: str) -> None:
         """To be called every `heartbeat_s`. `acked` is the last reply read: those up to it are dropped."""
@@ -255,6 +277,10 @@ class PoolQueue(Inspection):
             requeued | failed (no try was left) | cancelled | fenced
         """
         return await self._release(worker, job_id, attempt, is_try=counts, is_failure=counts)
+
+    async def tell(self, worker: str, question: Question, told: Information) -> None:
+        """Answers a question, if its gateway still lives."""
+        await self._run("tell", question.gateway, question.id, worker, wire.information(told))
 
     async def worker_leave(self, worker: str) -> None:
         await self._run("worker_leave", worker)

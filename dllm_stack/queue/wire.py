@@ -13,8 +13,10 @@ from dllm_stack.messages import (
     Command,
     Committed,
     End,
+    Information,
     Job,
     Place,
+    Question,
     Reply,
     WorkerCard,
     encode,
@@ -29,9 +31,11 @@ class _Payload(msgspec.Struct, frozen=True, array_like=True):
 
     block: Block | None = None
     end: End | None = None
+    information: Information | None = None
 
 
 _decode_payload = msgspec.msgpack.Decoder(_Payload).decode
+_decode_question = msgspec.msgpack.Decoder(Question).decode
 _decode_job = msgspec.msgpack.Decoder(Job).decode
 _decode_card = msgspec.msgpack.Decoder(WorkerCard).decode
 
@@ -46,6 +50,10 @@ def unpack(packed: bytes) -> list[int]:
 
 def payload(block: Block | None, end: End | None) -> bytes:
     return encode(_Payload(block, end))
+
+
+def information(told: Information) -> bytes:
+    return encode(_Payload(information=told))
 
 
 def reply(pool: str, fields: dict[bytes, bytes]) -> Reply:
@@ -64,6 +72,7 @@ def reply(pool: str, fields: dict[bytes, bytes]) -> Reply:
         after=Place(int(fields[b"tokens"]), int(fields[b"characters"])),
         block=body.block,
         end=body.end,
+        information=body.information,
     )
 
 
@@ -72,11 +81,20 @@ def command(fields: dict[bytes, bytes]) -> Command | None:
     attempt = int(fields[b"attempt"])
     if fields[b"kind"] == b"cancel":
         return Cancel(fields[b"job"].decode(), attempt)
+    if fields[b"kind"] == b"question":
+        return _question(fields[b"body"])
     committed = Committed()
     if b"answer" in fields:
         committed = Committed(token_ids=unpack(fields[b"answer"]), characters=int(fields[b"characters"]))
     claimed = job(fields[b"body"])
     return None if claimed is None else Claim(claimed, attempt, committed)
+
+
+def _question(body: bytes) -> Question | None:
+    try:
+        return _decode_question(body)
+    except msgspec.DecodeError:
+        return None
 
 
 def job(body: bytes) -> Job | None:

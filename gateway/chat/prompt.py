@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import pydantic_core
+
 from dllm_stack.messages import ChatPrompt
-from gateway.chat.protocol import Message
+from gateway.chat.protocol import Message, ToolCall
+from gateway.tools.offer import Offer
 from gateway.validation import invalid, missing, unsupported
 
 
-def chat_prompt(messages: list[Message]) -> ChatPrompt:
+def chat_prompt(messages: list[Message], offer: Offer | None) -> ChatPrompt:
     """
     Raises:
-        RequestError: naming the content that is not text.
+        RequestError: naming the content that is not text, or the call that is none.
     """
-    return ChatPrompt([_as_text(message, f"messages[{i}]") for i, message in enumerate(messages)])
+    return ChatPrompt(
+        [_as_text(message, f"messages[{i}]") for i, message in enumerate(messages)],
+        offer.shown if offer else None,
+    )
 
 
 def _as_text(message: Message, path: str) -> dict[str, Any]:
@@ -24,12 +30,22 @@ def _as_text(message: Message, path: str) -> dict[str, Any]:
     if message.tool_call_id is not None:
         fields["tool_call_id"] = message.tool_call_id
     if message.tool_calls is not None:
-        fields["tool_calls"] = [call.model_dump() for call in message.tool_calls]
+        fields["tool_calls"] = [
+            _call(call, f"{path}.tool_calls[{i}]") for i, call in enumerate(message.tool_calls)
+        ]
     if message.content is not None:
         fields["content"] = _text(message.content, f"{path}.content")
     elif not message.tool_calls:
         raise missing(f"{path}.content")
     return fields
+
+
+def _call(call: ToolCall, path: str) -> dict[str, Any]:
+    try:
+        pydantic_core.from_json(call.function.arguments or "{}", allow_inf_nan=False)
+    except ValueError as error:
+        raise invalid(f"{path}.function.arguments", f"must be JSON in a string: {error}") from None
+    return call.model_dump(exclude={"index"})
 
 
 def _text(content: Any, param: str) -> str:

@@ -15,6 +15,7 @@ from gateway.logprobs import ChatLogprobs
 from gateway.parameters import (
     OPENAI,
     OPENAI_IGNORED,
+    Choices,
     Count,
     Stops,
     StreamOptions,
@@ -23,10 +24,9 @@ from gateway.parameters import (
 from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
 from gateway.token_by_token import LOGPROBS, OPENAI_CONDITIONAL, TOP_LOGPROBS, OpenAIFields, TopLogprobs
+from gateway.tools.protocol import ToolChoice, Tools
 from gateway.usage import Usage
 from gateway.validation import Honoured, Neutral, Rules
-
-_NO_TOOLS = "tool calls are not parsed yet"
 
 
 class FunctionCall(Honoured):
@@ -38,6 +38,7 @@ class ToolCall(Honoured):
     id: str
     type: Literal["function"]
     function: FunctionCall
+    index: int | None = None  # as the SDK's accumulated streams have it; without effect
 
 
 _PART = {
@@ -78,6 +79,10 @@ class Message(Honoured):
 class ChatRequest(TermsInBody, OpenAIFields):
     model: str
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
+    tools: Tools | None = None
+    tool_choice: ToolChoice = None
+    parallel_tool_calls: bool | None = None
+    n: Choices | None = None
     max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
     stop: Stops
@@ -85,6 +90,7 @@ class ChatRequest(TermsInBody, OpenAIFields):
     ignore_eos: bool | None = None
     seed: Seed | None = None
     dllm: Dllm | None = None  # checked by `decoding.choose`
+    return_token_ids: bool | None = None
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
     stream: bool | None = None
@@ -95,10 +101,8 @@ RULES = Rules(
     ChatRequest,
     neutral={
         **OPENAI,
-        "tools": Neutral((list,), ([],), _NO_TOOLS),
-        "tool_choice": Neutral((str, dict), ("auto", "none"), _NO_TOOLS),
-        "functions": Neutral((list,), ([],), _NO_TOOLS),
-        "function_call": Neutral((str, dict), ("auto", "none"), _NO_TOOLS),
+        "functions": Neutral((list,), ([],), "use tools, which came after them"),
+        "function_call": Neutral((str, dict), ("auto", "none"), "use tool_choice, which came after it"),
         "modalities": Neutral((list,), (["text"],), "only text is generated"),
         "audio": Neutral((dict,), (), "only text is generated"),
         "reasoning_effort": Neutral((str,), ("none",), "the model does not think aloud"),
@@ -107,16 +111,27 @@ RULES = Rules(
         "web_search_options": Neutral((dict,), (), "there is no web search"),
         "chat_template_kwargs": Neutral((dict,), ({},), "the chat template takes no arguments"),
     },
-    ignored=OPENAI_IGNORED
-    | {"parallel_tool_calls", "prediction", "prompt_cache_options", "prompt_cache_retention"},
+    ignored=OPENAI_IGNORED | {"prediction", "prompt_cache_options", "prompt_cache_retention"},
     conditional={**OPENAI_CONDITIONAL, "logprobs": LOGPROBS, "top_logprobs": TOP_LOGPROBS},
 )
 
 
+class CalledFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class Called(msgspec.Struct, frozen=True):
+    id: str
+    function: CalledFunction
+    type: str = "function"
+
+
 class ReplyMessage(msgspec.Struct, frozen=True):
-    content: str
+    content: str | None  # None beside calls, if there is no text
     role: str = "assistant"
     refusal: None = None
+    tool_calls: list[Called] | UnsetType = UNSET
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -124,6 +139,7 @@ class Choice(msgspec.Struct, frozen=True):
     finish_reason: str
     index: int = 0
     logprobs: ChatLogprobs | None = None
+    token_ids: list[int] | UnsetType = UNSET  # if the request asks for them
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,9 +154,22 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     dllm: Statistics | UnsetType = UNSET  # if the request asks for it, in the last of a stream
 
 
+class FunctionDelta(msgspec.Struct, frozen=True):
+    arguments: str
+    name: str | UnsetType = UNSET  # in a call's first delta, as are id and type
+
+
+class CallDelta(msgspec.Struct, frozen=True):
+    index: int  # of the call in the message
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+
+
 class Delta(msgspec.Struct, frozen=True):
     role: str | UnsetType = UNSET
-    content: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    tool_calls: list[CallDelta] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True):
@@ -148,6 +177,7 @@ class ChunkChoice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
     index: int = 0
     logprobs: ChatLogprobs | None = None
+    token_ids: list[int] | UnsetType = UNSET  # if the request asks for them
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):

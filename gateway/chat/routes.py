@@ -18,6 +18,7 @@ from gateway.jobs import Call
 from gateway.names import Names
 from gateway.parameters import agreed, check_context, check_stop_tokens, check_stream_options
 from gateway.token_by_token import token_by_token
+from gateway.tools.offer import offer
 from gateway.validation import check, invalid
 
 router = APIRouter()
@@ -35,9 +36,10 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     max_tokens = agreed(
         {"max_completion_tokens": asked.max_completion_tokens, "max_tokens": asked.max_tokens}
     )
-    prompt = chat_prompt(asked.messages)
     found = await gateway.catalogue.find(asked.model)
     honoured.check(asked, RULES, found)
+    offered = offer(asked.tools, asked.tool_choice, asked.parallel_tool_calls, found)
+    prompt = chat_prompt(asked.messages, offered)
     if asked.top_logprobs is not None and not asked.logprobs:
         raise invalid("top_logprobs", "is only for requests with logprobs=true")
     choice = choose(found, Ask(asked, asked.seed, asked.dllm))
@@ -68,5 +70,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
         seeded=choice.seeded,
         terms=asked,
         stream=bool(asked.stream),
-        rendering=ChatRendering(request_id, asked, choice.statistics),
+        rendering=ChatRendering(request_id, asked, choice.statistics, offered),
+        n=asked.n or 1,
+        tells_position=bool(asked.stream_options and asked.stream_options.include_queue_position),
     )

@@ -14,6 +14,7 @@ from gateway.logprobs import CompletionLogprobs
 from gateway.parameters import (
     OPENAI,
     OPENAI_IGNORED,
+    Choices,
     Count,
     Stops,
     StreamOptions,
@@ -37,12 +38,14 @@ DEFAULT_MAX_TOKENS = 16  # as in OpenAI's reference
 class CompletionRequest(TermsInBody, OpenAIFields):
     model: str
     prompt: Texts
+    n: Choices | None = None
     max_tokens: Count | None = None
     stop: Stops
     stop_token_ids: TokenIdList | None = None
     ignore_eos: bool | None = None
     seed: Seed | None = None
     dllm: Dllm | None = None  # checked by `decoding.choose`
+    return_token_ids: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_COMPLETION_LOGPROBS)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -52,7 +55,7 @@ RULES = Rules(
     CompletionRequest,
     neutral={
         **OPENAI,
-        "best_of": Neutral((int,), (1,), "a request has one choice; send it again for another"),
+        "best_of": Neutral((int,), (1,), "every choice is part of the answer"),
         "echo": Neutral((bool,), (False,), "the prompt is not part of the answer"),
         "suffix": Neutral((str,), ("",), "text is only continued, never inserted"),
     },
@@ -66,6 +69,7 @@ class Choice(msgspec.Struct, frozen=True):
     index: int
     finish_reason: str | None = None
     logprobs: CompletionLogprobs | None = None
+    token_ids: list[int] | UnsetType = UNSET  # if the request asks for them
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):

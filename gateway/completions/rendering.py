@@ -25,29 +25,45 @@ class CompletionRendering:
         self._tier = asked.tier_told
         self._usage = StreamUsage(asked.stream_options)
         self._told = Told(statistics)
-        self._characters: defaultdict[int, int] = defaultdict(int)  # of each answer's tokens so far
+        self._with_ids = asked.return_token_ids is True
+        self._characters: defaultdict[str, int] = defaultdict(int)  # of each answer's tokens so far
 
     def document(self, answers: list[Answer]) -> bytes:
         choices = [
             Choice(
-                answer.text, answer.index, answer.finish_reason, logprobs=completion_logprobs(answer.logprobs)
+                answer.text,
+                index,
+                answer.finish_reason,
+                completion_logprobs(answer.logprobs),
+                self._ids(answer.token_ids),
             )
             for answer in answers
+            for index in answer.choices
         ]
         return sse.encode_json(self._completion(choices, usage_of(answers), self._told.of(answers)))
 
     def block(self, answer: Answer, block: Block) -> bytes:
-        offset = self._characters[answer.index]
+        ids = self._ids(block.token_ids)
+        offset = self._characters[answer.id]
         logprobs = completion_logprobs(block.logprobs, offset)
-        self._characters[answer.index] = offset + characters(block.logprobs)
-        if not block.text and logprobs is None:
+        self._characters[answer.id] = offset + characters(block.logprobs)
+        if not (block.text or ids or logprobs):
             return b""
-        return self._event(answer, Choice(block.text, answer.index, logprobs=logprobs))
+        return b"".join(
+            self._event(answer, Choice(block.text, index, logprobs=logprobs, token_ids=ids))
+            for index in answer.choices
+        )
 
     def end(self, answer: Answer) -> bytes:
-        choice = Choice("", answer.index, answer.finish_reason)
         told = UNSET if self._usage.at_end else self._told.of([answer])
-        return sse.event(self._completion([choice], self._usage.of_chunk(answer), told))
+        return b"".join(
+            self._event(
+                answer,
+                Choice("", index, answer.finish_reason, token_ids=self._ids([])),
+                told if index == answer.choices[0] else UNSET,
+            )
+            for index in answer.choices
+        )
 
     def close(self, answers: list[Answer]) -> bytes:
         if not self._usage.at_end:
@@ -57,8 +73,11 @@ class CompletionRendering:
     def failure(self, problem: Problem) -> bytes:
         return sse.event(problem.body())
 
-    def _event(self, answer: Answer, choice: Choice) -> bytes:
-        return sse.event(self._completion([choice], self._usage.of_chunk(answer)))
+    def _ids(self, token_ids: list[int]) -> list[int] | UnsetType:
+        return token_ids if self._with_ids else UNSET
+
+    def _event(self, answer: Answer, choice: Choice, told: Statistics | UnsetType = UNSET) -> bytes:
+        return sse.event(self._completion([choice], self._usage.of_chunk(answer), told))
 
     def _completion(
         self, choices: list[Choice], usage: Usage | UnsetType | None, told: Statistics | UnsetType = UNSET

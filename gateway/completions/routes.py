@@ -15,7 +15,7 @@ from gateway.exchange import Exchange
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
 from gateway.names import Names
-from gateway.parameters import check_context, check_stop_tokens, check_stream_options
+from gateway.parameters import check_choices, check_context, check_stop_tokens, check_stream_options
 from gateway.token_by_token import token_by_token
 from gateway.validation import check
 
@@ -43,6 +43,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
         response_format=asked.response_format,
     )
     prompts = asked.prompt.prompts
+    check_choices(asked.n, len(prompts))
     check_context(found.card, prompts, "prompt", asked.max_tokens, "max_tokens")
     return Call(
         pool=found.pool,
@@ -62,4 +63,6 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
         terms=asked,
         stream=bool(asked.stream),
         rendering=CompletionRendering(request_id, asked, choice.statistics),
+        n=asked.n or 1,
+        tells_position=bool(asked.stream_options and asked.stream_options.include_queue_position),
     )

@@ -50,7 +50,7 @@ class SamplingParams(TokenByTokenFields):
 
 SAMPLING_RULES = Rules(
     SamplingParams,
-    neutral=SAMPLING,
+    neutral={**SAMPLING, "n": Neutral((int,), (1,), "a prompt has one answer; send it again for another")},
     ignored=frozenset({"stream_interval"}),  # every committed block is sent at once
     conditional={**CONDITIONAL, "min_new_tokens": MIN_TOKENS},
 )

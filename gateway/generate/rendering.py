@@ -65,7 +65,7 @@ class GenerateRendering:
                 else UNSET
             ),
         )
-        return Generated(answer.text, answer.token_ids, meta, answer.index if indexed else UNSET)
+        return Generated(answer.text, answer.token_ids, meta, answer.choices[0] if indexed else UNSET)
 
     def _logprob(self, token: Likely) -> Logprob:
         return token.logprob, token.token_id, text_of(token) if self._logprob_texts else None

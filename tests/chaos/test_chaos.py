@@ -109,6 +109,7 @@ class Worker:
             heartbeat_s=settings.queue.heartbeat_s,
             state=lambda: ("ready", SLOTS, CARD),
             start=runner.run,
+            ask=lambda question: None,
         )
         self._loops = [asyncio.create_task(self.claims.beat()), asyncio.create_task(self.claims.obey())]
 

@@ -15,10 +15,14 @@ from gateway.chat.protocol import RULES as CHAT
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS
 from gateway.completions.protocol import RULES as COMPLETIONS
 from gateway.decoding import DLLM_SCHEMA
+from gateway.detokenize.protocol import RULES as DETOKENIZE
+from gateway.feed import QUESTION_S, QUESTIONS_AT_ONCE
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, SAMPLING_RULES
 from gateway.generate.protocol import RULES as GENERATE
-from gateway.parameters import MAX_PROMPTS, MAX_STOPS
+from gateway.parameters import MAX_CHOICES, MAX_PROMPTS, MAX_STOPS
 from gateway.terms import HEADERS, MAX_SESSION_CHARACTERS
+from gateway.tokenize.protocol import RULES as TOKENIZE
+from gateway.tools.protocol import MAX_TOOLS
 from gateway.validation import Rules
 from tests.docs.pages import assert_begin, assert_holds, code, rows_of, table
 
@@ -65,6 +69,18 @@ def test_the_verdict_on_every_parameter() -> None:
     assert_holds("api.md", table(["parameter", *map(code, columns)], *rows))
 
 
+def test_the_verdict_on_every_field_about_tokens() -> None:
+    fields = [row[0].strip("`") for row in rows_of("api.md", "field", code("/tokenize"))]
+    names = [
+        name
+        for rules in (TOKENIZE, DETOKENIZE)
+        for name in (*rules.honoured.model_fields, *rules.neutral, *rules.ignored)
+    ]
+    assert sorted(fields) == sorted(set(names))
+    for field, *row in rows_of("api.md", "field", code("/tokenize")):
+        assert row[:2] == [verdict(rules, field.strip("`")) for rules in (TOKENIZE, DETOKENIZE)]
+
+
 def test_every_honoured_parameter_is_described() -> None:
     honoured = {
         name
@@ -90,6 +106,10 @@ def test_the_limits_of_the_api() -> None:
     assert_holds("api.md", f"{DEFAULT_MAX_TOKENS} for completions, {DEFAULT_MAX_NEW_TOKENS} for `/generate`")
     assert_holds("api.md", f"up to {MAX_STOPS} strings")
     assert_holds("api.md", f"up to {MAX_PROMPTS} prompts")
+    assert_holds("api.md", f"1 to {MAX_CHOICES} [choices]")
+    assert_holds("api.md", f"up to {MAX_TOOLS}, of type `function`")
+    assert_holds("api.md", f"two keep silent for {QUESTION_S:g} s each")
+    assert_holds("architecture.md", f"A gateway has {QUESTIONS_AT_ONCE} open at a time for a model")
 
 
 def test_every_header_is_described() -> None:

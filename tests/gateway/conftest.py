@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 import pytest
+import pytest_asyncio
 import uvloop
 
+from dllm_stack.decoding import Decision
+from dllm_stack.messages import DecodingCard
 from dllm_stack.redis import Connections
 from dllm_stack.settings import GatewaySettings, QueueSettings, RedisSettings, Settings
 from tests.gateway.fake_worker import FakeWorker
-from tests.gateway.served import RestartableRedis, Served, serving
+from tests.gateway.served import RestartableRedis, Served, serving, until
 
 
 def pytest_asyncio_loop_factories(
@@ -48,6 +51,26 @@ async def answering(connections: Connections, settings: Settings) -> AsyncIterat
     """A worker that answers by itself, at two blocks an answer, a token a character."""
     async with FakeWorker(connections, settings.queue, blocks=["Hello ", "world"]).working() as worker:
         yield worker
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pair(redis_settings: RedisSettings) -> AsyncIterator[tuple[Served, FakeWorker]]:
+    """One gateway and one worker for a whole module, of tests that leave nothing behind. The test drives the
+    runs; the model honours a temperature, and calls tools."""
+    settings = Settings(redis=redis_settings, queue=QueueSettings(heartbeat_s=0.1))
+    connections = Connections(redis_settings)
+    await connections.commands.flushall()
+    decoding = DecodingCard(
+        default=Decision(algorithm="LowConfidence"),
+        modes={},
+        algorithms={"LowConfidence": []},
+        sampling=["LowConfidence"],
+    )
+    worker = FakeWorker(connections, settings.queue, decoding=decoding, tools="tool_call_tags")
+    async with worker.working(), serving(settings) as served:
+        await until(served.gateway.catalogue.all)
+        yield served, worker
+    await connections.aclose()
 
 
 @pytest.fixture

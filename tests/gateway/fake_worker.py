@@ -15,11 +15,18 @@ from dllm_stack.capabilities import DRAWING
 from dllm_stack.messages import (
     Block,
     Cancel,
+    ChatPrompt,
     Claim,
     DecodingCard,
+    Detokenize,
     End,
+    Information,
     ModelCard,
     Place,
+    Prompt,
+    Question,
+    TextPrompt,
+    Tokenize,
     Work,
     WorkerCard,
 )
@@ -112,6 +119,8 @@ class FakeWorker:
     Attributes:
         blocks: what every run answers by itself; None leaves each run to the test, by `claimed`.
         runs: the runs under way, by job.
+        questions: those it was asked.
+        is_mute: it answers none of them.
     """
 
     def __init__(
@@ -124,6 +133,7 @@ class FakeWorker:
         slots: int = 64,
         blocks: list[str] | None = None,
         decoding: DecodingCard | None = None,
+        tools: str | None = None,
         autoregressive: list[str] | None = None,
     ) -> None:
         self.id = name
@@ -131,8 +141,11 @@ class FakeWorker:
         self.slots = slots
         self.blocks = blocks
         self.decoding = decoding
+        self.tools = tools
         self.autoregressive = autoregressive
         self.runs: dict[str, Run] = {}
+        self.questions: list[Question] = []
+        self.is_mute = False
         self.queue = PoolQueue(connections, pool, settings)
         self._registry = Registry(connections)
         self._claimed: asyncio.Queue[Run] = asyncio.Queue()
@@ -150,6 +163,7 @@ class FakeWorker:
             algorithm=None if autoregressive else "LowConfidence",
             created=1_700_000_000,
             decoding=self.decoding,
+            tools=self.tools,
             vocab_size=VOCAB_SIZE,
             capabilities=self.autoregressive if autoregressive else sorted(DRAWING) if self.decoding else [],
         )
@@ -214,10 +228,25 @@ class FakeWorker:
                     if run is not None and run.attempt == attempt:
                         await run.end(End(outcome=Outcome.CANCELLED))
                         run.cancelled.set()
+                case Question():
+                    await self._tell(command)
                 case Claim(job):
                     known = self.runs.get(job.id)
                     if known is None or known.attempt != command.attempt:
                         self._begin(Run(self, command))
+
+    async def _tell(self, question: Question) -> None:
+        """Its tokens are characters; it has no chat template, and takes the last message."""
+        self.questions.append(question)
+        if self.is_mute:
+            return
+        match question.asks:
+            case Tokenize(prompts):
+                texts = [_last_text(prompt) for prompt in prompts]
+                told = Information(token_ids=[list(map(ord, text)) for text in texts], context_length=4096)
+            case Detokenize(token_ids):
+                told = Information(texts=["".join(map(chr, ids)) for ids in token_ids], context_length=4096)
+        await self.queue.tell(self.id, question, told)
 
     def _begin(self, run: Run) -> None:
         self.runs[run.job.id] = run
@@ -235,3 +264,12 @@ class FakeWorker:
                 await run.commit(rest, tokens=len(rest))
             sent = max(0, sent - len(text))
         await run.finish()
+
+
+def _last_text(prompt: Prompt) -> str:
+    match prompt:
+        case ChatPrompt(messages):
+            return str(messages[-1]["content"])
+        case TextPrompt(text):
+            return text
+    raise AssertionError("token ids need not be tokenized")

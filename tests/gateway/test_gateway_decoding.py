@@ -219,7 +219,6 @@ REFUSALS: list[tuple[Ask, str, str, str]] = [
     ({"model": "tiny:quality", "top_p": 0.5}, "top_p", UNSUPPORTED, "without a temperature above 0"),
     ({"model": "tiny:quality", "top_k": 2}, "top_k", UNSUPPORTED, "without a temperature above 0"),
     ({"model": "tiny:quality", "seed": 2}, "seed", UNSUPPORTED, "without a temperature above 0"),
-    ({"model": "tiny:quality", "temperature": 1, "n": 2}, "n", UNSUPPORTED, "one choice"),
     ({"model": "tiny:quality", "temperature": 1, "min_p": 0.1}, "min_p", UNSUPPORTED, "only top_p and top_k"),
 ]
 

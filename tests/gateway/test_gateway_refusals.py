@@ -25,7 +25,13 @@ MESSAGES: Any = [{"role": "user", "content": "Hi"}]
 CHAT = {"model": "tiny", "messages": MESSAGES}
 COMPLETION = {"model": "tiny", "prompt": "Hi"}
 GENERATE = {"text": "Hi"}
-PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "generate": "/generate"}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+    "generate": "/generate",
+    "tokenize": "/tokenize",
+    "detokenize": "/detokenize",
+}
 
 INVALID, MISSING, UNSUPPORTED = "invalid_value", "missing_required_parameter", "unsupported_parameter"
 
@@ -55,7 +61,9 @@ _ANY_OPENAI: list[Case] = [
     ({"logit_bias": {"5": 1}}, "logit_bias", UNSUPPORTED),
     ({"response_format": {"type": "json_object"}}, "response_format", UNSUPPORTED),
     ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format", UNSUPPORTED),
-    ({"n": 2}, "n", UNSUPPORTED),
+    ({"n": 0}, "n", INVALID),
+    ({"n": 129}, "n", INVALID),
+    ({"n": 1.0}, "n", INVALID),
     ({"n": True}, "n", INVALID),
     ({"min_p": 0.1}, "min_p", UNSUPPORTED),
     ({"top_k": 5}, "top_k", UNSUPPORTED),
@@ -100,10 +108,38 @@ def _message(**fields: Any) -> dict[str, Any]:
     return {"messages": [MESSAGES[0], fields]}
 
 
+def _tool(**function: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", **function}}
+
+
+def _call(arguments: str) -> dict[str, Any]:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    return _message(role="assistant", tool_calls=[call])
+
+
 _CHAT: list[Case] = [
     ({"logprobs": True}, "logprobs", UNSUPPORTED),
     ({"top_logprobs": 3}, "top_logprobs", UNSUPPORTED),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", UNSUPPORTED),
+    ({"tools": [_tool()]}, "tools", UNSUPPORTED),
+    ({"tools": [_tool()], "tool_choice": "none"}, "tools", UNSUPPORTED),
+    ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type", INVALID),
+    ({"tools": [{"type": "function"}]}, "tools[0].function", MISSING),
+    ({"tools": [_tool(name="")]}, "tools[0].function.name", INVALID),
+    ({"tools": [_tool(name="a.b")]}, "tools[0].function.name", INVALID),
+    ({"tools": [_tool(name="f" * 65)]}, "tools[0].function.name", INVALID),
+    ({"tools": [_tool(), _tool(parameters=[])]}, "tools[1].function.parameters", INVALID),
+    ({"tools": [_tool(parameters="{}")]}, "tools[0].function.parameters", INVALID),
+    ({"tools": [_tool(strict=True)]}, "tools[0].function.strict", UNSUPPORTED),
+    ({"tools": [_tool(mood="good")]}, "tools[0].function.mood", UNSUPPORTED),
+    ({"tools": [_tool()] * 129}, "tools", INVALID),
+    ({"tool_choice": "always"}, "tool_choice", INVALID),
+    ({"tool_choice": 5}, "tool_choice", INVALID),
+    ({"parallel_tool_calls": "no"}, "parallel_tool_calls", INVALID),
+    ({"functions": [{"name": "f"}]}, "functions", UNSUPPORTED),
+    ({"function_call": {"name": "f"}}, "function_call", UNSUPPORTED),
+    ({"return_token_ids": 1}, "return_token_ids", INVALID),
+    (_call("{"), "messages[1].tool_calls[0].function.arguments", INVALID),
+    (_call('"\\ud800"'), "messages[1].tool_calls[0].function.arguments", INVALID),
     ({"tool_choice": "required"}, "tool_choice", UNSUPPORTED),
     ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", UNSUPPORTED),
     ({"modalities": ["audio"]}, "modalities", UNSUPPORTED),
@@ -132,10 +168,36 @@ _COMPLETIONS: list[Case] = [
     ({"prompt": {"text": "a"}}, "prompt", INVALID),
     ({"prompt": ["a"] * 129}, "prompt", INVALID),
     ({"prompt": [1] * 4097}, "prompt", "context_length_exceeded"),
+    ({"prompt": ["a"] * 65, "n": 2}, "n", INVALID),
     ({"logprobs": 0}, "logprobs", UNSUPPORTED),
     ({"best_of": 2}, "best_of", UNSUPPORTED),
     ({"echo": True}, "echo", UNSUPPORTED),
     ({"suffix": "end"}, "suffix", UNSUPPORTED),
+]
+
+_TOKENIZE: list[Case] = [
+    ({"prompt": 5}, "prompt", INVALID),
+    ({"prompt": []}, "prompt", INVALID),
+    ({"prompt": None}, "prompt", MISSING),
+    ({"prompt": ["a", 5]}, "prompt", INVALID),
+    ({"messages": MESSAGES}, "messages", INVALID),
+    ({"prompt": None, "messages": [{"role": "user", "content": 5}]}, "messages[0].content", INVALID),
+    ({"prompt": None, "messages": MESSAGES, "tools": [_tool()]}, "tools", UNSUPPORTED),
+    ({"tools": [_tool()]}, "tools", INVALID),
+    ({"add_special_tokens": 1}, "add_special_tokens", INVALID),
+    ({"add_generation_prompt": False}, "add_generation_prompt", UNSUPPORTED),
+    ({"surprise": 1}, "surprise", UNSUPPORTED),
+    ({"model": "none"}, "model", "model_not_found"),
+]
+
+_DETOKENIZE: list[Case] = [
+    ({"tokens": "a"}, "tokens", INVALID),
+    ({"tokens": [-1]}, "tokens", INVALID),
+    ({"tokens": [1, [2]]}, "tokens", INVALID),
+    ({"tokens": [[1], 2]}, "tokens", INVALID),
+    ({"tokens": [[1]] * 129}, "tokens", INVALID),
+    ({"skip_special_tokens": "yes"}, "skip_special_tokens", INVALID),
+    ({"surprise": 1}, "surprise", UNSUPPORTED),
 ]
 
 _GENERATE: list[Case] = [
@@ -153,6 +215,7 @@ _GENERATE: list[Case] = [
     ({"sampling_params": {"temperature": 1}}, "sampling_params.temperature", UNSUPPORTED),
     ({"sampling_params": {"top_p": 0.5}}, "sampling_params.top_p", UNSUPPORTED),
     ({"sampling_params": {"top_k": 2}}, "sampling_params.top_k", UNSUPPORTED),
+    ({"sampling_params": {"n": 2}}, "sampling_params.n", UNSUPPORTED),
     ({"sampling_params": {"sampling_seed": 2}}, "sampling_params.sampling_seed", UNSUPPORTED),
     ({"sampling_params": {"json_schema": "{}"}}, "sampling_params.json_schema", UNSUPPORTED),
     ({"sampling_params": {"custom_params": {"a": 1}}}, "sampling_params.custom_params.a", UNSUPPORTED),
@@ -189,6 +252,8 @@ CASES = [
         ("chat", CHAT, [*_ANY_OPENAI, *_CHAT]),
         ("completions", COMPLETION, [*_ANY_OPENAI, *_COMPLETIONS]),
         ("generate", GENERATE, _GENERATE),
+        ("tokenize", {"model": "tiny", "prompt": "Hi"}, _TOKENIZE),
+        ("detokenize", {"model": "tiny", "tokens": [1]}, _DETOKENIZE),
     )
     for change, param, code in cases
 ]

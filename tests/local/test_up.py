@@ -5,6 +5,7 @@ The worker is to attach to an engine that never comes, so that nothing here wait
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import socket
@@ -12,7 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -25,6 +28,7 @@ from dllm_stack.settings import (
     Settings,
     WorkerSettings,
 )
+from loadtest.fleet import MODEL, ready, simulator
 from loadtest.local_stack import LocalStack
 
 NO_ENGINE = {"DLLM_WORKER__ENGINE_URL": "http://127.0.0.1:1"}
@@ -55,6 +59,25 @@ def stack() -> Iterator[LocalStack]:
     """Everything but the worker is ready."""
     with LocalStack(until="gateway  ready", **NO_ENGINE) as stack:
         yield stack
+
+
+async def test_keys_are_on(tmp_path: Path) -> None:
+    """Its own Valkey is empty, so `up` makes a key; it shows it, and it works."""
+    model = tmp_path / "model.yaml"
+    model.write_text(MODEL)
+    engine, url = simulator("simulator", [], tmp_path)
+    await engine.start()
+    try:
+        await ready(engine)
+        env = {"DLLM_ACCESS__KEYS": "redis", "DLLM_WORKER__ENGINE_URL": url, "DLLM_WORKER__MODEL": str(model)}
+        with LocalStack(**env) as stack:
+            [secret] = set(re.findall(r"dk-[\w-]{60}", stack.output()))
+            async with httpx.AsyncClient(base_url=stack.gateway_url) as http:
+                assert (await http.get("/v1/models")).status_code == 401
+                bearer = {"Authorization": f"Bearer {secret}"}
+                assert (await http.get("/v1/models", headers=bearer)).status_code == 200
+    finally:
+        await engine.stop(asyncio.Event())
 
 
 def children(stack: LocalStack) -> list[psutil.Process]:

@@ -109,6 +109,7 @@ def worker(connections: Connections, settings: Settings) -> Claims:
         heartbeat_s=settings.queue.heartbeat_s,
         state=lambda: ("ready", 4, CARD),
         start=lambda claim: cast(Run, FakeRun(queue, id, claim)),
+        ask=lambda question: None,
     )
 
 

@@ -47,7 +47,7 @@ async def ask(http: aiohttp.ClientSession, url: str, model: str, number: int) ->
         return Ended(error[1], "")
     if not stream:
         return Ended("answered", json.loads(text)["choices"][0]["message"]["content"])
-    *events, last = [event for event in text.split("\n\n") if event]
+    *events, last = [event for event in text.split("\n\n") if event.startswith("data:")]
     deltas = [json.loads(event.removeprefix("data: "))["choices"][0]["delta"] for event in events]
     content = "".join(delta.get("content", "") for delta in deltas)
     return Ended("answered" if last == "data: [DONE]" else "cut", content)

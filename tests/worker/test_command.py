@@ -67,6 +67,7 @@ GPT_OSS = """
     --model-path openai/gpt-oss-120b --served-model-name gpt-oss-120b
     --host 127.0.0.1 --port 31000 --enable-metrics
     --tp-size {tp} --mem-fraction-static 0.8 --max-running-requests 64
+    --incremental-streaming-output
 """
 
 TINY = Facts(
@@ -153,7 +154,13 @@ def test_sglang_parses_every_command(sglang: Any) -> None:
         built, engine = build(model, profile), catalog.load_profile(profile).models[model]
         assert parsed["tp_size"] == engine.tp
         assert parsed["mem_fraction_static"] == engine.mem_fraction
-        rows = 0 if model == "gpt-oss-120b" else FEW_ROWS if profile[:2] in ("mi", "cp") else ROWS
+        rows = (
+            0
+            if model in ("gpt-oss-120b", "tiny-qwen3")
+            else FEW_ROWS
+            if profile[:2] in ("mi", "cp")
+            else ROWS
+        )
         assert built.slots == engine.max_running_requests
         assert parsed["max_running_requests"] == built.slots + rows
         assert parsed["dllm_algorithm"] == built.algorithm

@@ -106,7 +106,9 @@ class FakeEngine:
     ready = True
 
     def __init__(self, case: Case, block_size: int, longest_prompt: int, first: int) -> None:
-        self.info = SimpleNamespace(limits=Limits(prompt=longest_prompt, context=1000), algorithm=None)
+        self.info = SimpleNamespace(
+            limits=Limits(prompt=longest_prompt, context=1000), algorithm="LowConfidence"
+        )
         self._case = case
         self._block_size = block_size
         self._first = first  # block's first token

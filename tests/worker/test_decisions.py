@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dllm_stack.decoding import Decision, EngineOptions, Sampling
+from dllm_stack.decoding import Decision, EngineOptions, Sampling, TokenByToken
 from dllm_stack.messages import Decoding, DecodingCard
 from dllm_stack.outcomes import ErrorCode, RequestError
 from worker.decisions import ONE_WAY, Decisions
@@ -44,12 +44,26 @@ def test_a_mode_that_the_model_lacks() -> None:
     assert caught.value.problem.code is ErrorCode.INVALID_VALUE
 
 
-@pytest.mark.parametrize(
-    ("decisions", "algorithm"), [(OURS, "LowConfidence"), (ONE_WAY, "PerRequest"), (ONE_WAY, None)]
-)
-def test_an_engine_that_decodes_in_one_way(decisions: Decisions, algorithm: str | None) -> None:
+@pytest.mark.parametrize(("decisions", "algorithm"), [(OURS, "LowConfidence"), (ONE_WAY, "PerRequest")])
+def test_an_engine_that_decodes_in_one_way(decisions: Decisions, algorithm: str) -> None:
     assert decisions.options(Decoding(max_tokens=5), algorithm) == EngineOptions()
     for decoding in (Decoding(mode="speed"), Decoding(decision=SPEED), Decoding(sampling=WARM)):
         with pytest.raises(RequestError, match="decoded in one way only") as caught:
             decisions.options(decoding, algorithm)
+        assert caught.value.problem.code is ErrorCode.UNSUPPORTED_PARAMETER
+
+
+def test_a_diffusion_model_is_not_asked_token_by_token() -> None:
+    shaped = TokenByToken(min_p=0.5, logit_bias={1: 2})
+    with pytest.raises(RequestError, match="cannot honour min_p, logit_bias") as caught:
+        OURS.options(Decoding(token_by_token=shaped), "PerRequest")
+    assert caught.value.problem.code is ErrorCode.UNSUPPORTED_PARAMETER
+
+
+def test_an_autoregressive_model_has_no_modes() -> None:
+    shaped = Decoding(sampling=WARM, token_by_token=TokenByToken(min_p=0.5))
+    assert ONE_WAY.options(shaped, None) == EngineOptions()
+    for decoding in (Decoding(mode="speed"), Decoding(decision=SPEED)):
+        with pytest.raises(RequestError, match="takes no mode and no algorithm") as caught:
+            ONE_WAY.options(decoding, None)
         assert caught.value.problem.code is ErrorCode.UNSUPPORTED_PARAMETER

@@ -53,8 +53,8 @@ def test_the_first_of_several_stop_strings_ends_the_answer() -> None:
 
 def test_what_the_engine_generates_again_is_not_sent_again() -> None:
     answer = transcript(committed="abcd", kept=2)
-    assert answer.read(ids("c"), None) == Piece([], "", None)
-    assert answer.read(ids("de"), None) == Piece(ids("e"), "e", None)
+    assert answer.read(ids("c"), None) == Piece([], "", None, known=1)
+    assert answer.read(ids("de"), None) == Piece(ids("e"), "e", None, known=1)
     assert answer.read(ids("f"), LENGTH) == Piece(ids("f"), "f", LENGTH)
 
 
@@ -72,12 +72,12 @@ def test_work_belongs_to_the_tokens_it_was_done_for() -> None:
 
 def test_an_answer_that_was_whole_already_ends_without_more() -> None:
     answer = transcript(committed="ab", kept=1)
-    assert answer.read(ids("b"), LENGTH) == Piece([], "", LENGTH)
+    assert answer.read(ids("b"), LENGTH) == Piece([], "", LENGTH, known=1)
 
 
 def test_text_held_back_by_an_earlier_attempt_is_sent_at_the_end() -> None:
     answer = transcript("STOP", committed="one ST", sent=4, kept=5)
-    assert answer.read(ids("T"), LENGTH) == Piece([], "ST", LENGTH)
+    assert answer.read(ids("T"), LENGTH) == Piece([], "ST", LENGTH, known=1)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@
 --   free               zset    worker -> free slots, of those that have any
 --   load               zset    worker -> estimated tokens of the jobs it runs
 --   set_aside          zset    worker -> until when; then it gets one job at a time until one completes
---   commands:<w>       stream  claims and cancels, trimmed by the worker's heartbeat
+--   commands:<w>       stream  claims, cancels and questions, trimmed by the worker's heartbeat
 --   session:<hash>     string  the worker that a session last went to
 --   prefix:<hash>      zset    worker -> when it last got a prompt that begins so
 --   last_worker        string  there while the pool has, or has just had, a worker
@@ -44,7 +44,7 @@
 -- Gateways
 --   gateways           zset    gateway -> time at which it counts as dead
 --   owned:<g>          set     the jobs of a gateway
---   replies:<g>        stream  committed blocks and ends, trimmed by the gateway's heartbeat
+--   replies:<g>        stream  committed blocks, ends and what questions asked for, trimmed by the gateway's heartbeat
 --
 -- What is left behind
 --   watched            string  time of the last look for dead workers and gateways

@@ -1,0 +1,1 @@
+"""Tools: what a request may offer, and the calls that a model writes in its text."""

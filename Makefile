@@ -9,8 +9,8 @@ QUEUE_RUNS ?= 1000
 .PHONY: help setup up lint test bench show-fresh-clone show-conformance show-schemas show-mutations \
 	show-clients-of-others show-seeds show-bench-serving \
 	show-disconnect show-kill show-continuation show-keys show-overload show-count show-demo show-agreement show-properties \
-	show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
-	bench-gpu-kernel bench-gpu-modes
+	show-admin show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
+	bench-gpu-kernel bench-gpu-modes tune-moe
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ show-keys: setup ## Keys at two gateways: no route without one, timing, revoked 
 show-overload: setup ## 200 requests on a queue of 100: the surplus gets 429 at once
 	@$(VENV)/bin/python -m pytest tests/stack/test_overload.py
 
+show-admin: setup ## The admin API on two gateways, pausing and draining: who may, what it does, what it refuses
+	@$(VENV)/bin/python -m pytest tests/admin tests/queue/test_pool_orders.py -k "not redis7 and not cluster"
+
 show-properties: setup ## The queue's scripts against a plain model: twice QUEUE_RUNS (1,000) random histories
 	@DLLM_TEST_QUEUE_RUNS=$(QUEUE_RUNS) $(VENV)/bin/python -m pytest tests/queue/test_pool_properties.py -k valkey
 
@@ -143,3 +146,6 @@ bench-gpu-kernel: ## The one read of the logits against torch and the memory: on
 bench-gpu-modes: ## The demo model by mode, and whether answers go on identically from a block: on an H200
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),.run/gpu-modes.json) $(OPTIONS)
+
+tune-moe: ## Files for SGLang's kernel for a mixture of experts, tuned for LLaDA2-mini: on an H200
+	@$(PYTHON) -m loadtest.gpu.moe --out $(or $(OUT),configs/moe) $(OPTIONS)

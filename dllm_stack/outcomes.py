@@ -33,6 +33,7 @@ class ErrorCode(StrEnum):
     NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     QUEUE_FULL = "queue_full"
+    POOL_DRAINING = "pool_draining"
     NO_WORKER = "no_worker"
     QUEUE_UNAVAILABLE = "queue_unavailable"
     SHUTTING_DOWN = "shutting_down"
@@ -63,6 +64,7 @@ KINDS: dict[ErrorCode, Kind] = {
     ErrorCode.NOT_FOUND: Kind(404, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.METHOD_NOT_ALLOWED: Kind(405, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.QUEUE_FULL: Kind(429, "rate_limit_error", Outcome.REJECTED),
+    ErrorCode.POOL_DRAINING: Kind(503, "service_unavailable_error", Outcome.REJECTED),
     ErrorCode.NO_WORKER: Kind(503, "service_unavailable_error", Outcome.REJECTED),
     ErrorCode.QUEUE_UNAVAILABLE: Kind(503, "service_unavailable_error", Outcome.REJECTED),
     ErrorCode.SHUTTING_DOWN: Kind(503, "service_unavailable_error", Outcome.REJECTED),

@@ -24,6 +24,7 @@ from pydantic_settings import SettingsError as UnreadableSource
 
 from dllm_stack.messages import Tier
 from dllm_stack.redis_url import parse
+from dllm_stack.tenants import LEAST_WEIGHT, MOST_WEIGHT
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 Policy = Literal["session", "prefix", "least_tokens"]
@@ -57,7 +58,9 @@ class Bounds(_Group):
 
 
 class TenantSettings(Bounds):
-    weight: float = Field(1.0, gt=0, description="Its share of the tokens, beside other tenants'.")
+    weight: float = Field(
+        1.0, ge=LEAST_WEIGHT, le=MOST_WEIGHT, description="Its share of the tokens, beside other tenants'."
+    )
     max_running: int | None = Field(None, ge=1, description="Jobs that run at once in one pool.")
 
 
@@ -148,6 +151,10 @@ class AccessSettings(_Group):
         return None if self.keys in ("off", "redis") else Path(self.keys)
 
 
+class AdminSettings(Listener):
+    port: int = Field(8003, ge=0, le=65535, description="The admin API, where access.keys is not off.")
+
+
 class RouterSettings(Listener):
     port: int = Field(8001, ge=0, le=65535, description="Health and metrics.")
     policies: list[Policy] = Field(
@@ -209,6 +216,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     gateway: GatewaySettings = GatewaySettings()
     access: AccessSettings = AccessSettings()
+    admin: AdminSettings = AdminSettings()
     router: RouterSettings = RouterSettings()
     worker: WorkerSettings = WorkerSettings()
     up: UpSettings = UpSettings()

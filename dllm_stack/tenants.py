@@ -14,6 +14,9 @@ KEY_ID = r"dk-[0-9a-f]{16}"
 DIGEST = r"[0-9a-f]{64}"
 
 _TO_THE_END = r"$(?!\n)"  # where `$` alone would let a line break pass
+# Of weights: tokens over them stay numbers that add up.
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+
 _Limit = Annotated[int, Meta(ge=1)]
 
 
@@ -28,7 +31,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 class Tenant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=f"^{NAME}{_TO_THE_END}")]
     # Its share of the tokens beside other tenants'; None: as the settings say.
-    weight: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    weight: Annotated[float, Meta(ge=LEAST_WEIGHT, le=MOST_WEIGHT)] | None = None
     tiers: Annotated[list[Tier], Meta(min_length=1)] | None = None  # it may ask for these; None: all
     models: Annotated[list[str], Meta(min_length=1)] | None = None  # pools it may use; None: all
     limits: Limits = Limits()

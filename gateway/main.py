@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import time
+from contextlib import ExitStack
 from types import FrameType
+from typing import Literal, NamedTuple
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from dllm_stack import log as logs
 from dllm_stack.keys import KeyFile, KeyFileError
-from dllm_stack.settings import Settings
+from dllm_stack.settings import Listener, Settings
+from gateway.admin.app import create_app as create_admin
+from gateway.admin.server import AdminServer
 from gateway.app import create_app
 from gateway.connection import Connection
 from gateway.gateway import SHUTTING_DOWN, Gateway
@@ -27,14 +33,10 @@ def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT; see `Server`.
 
     Raises:
-        SystemExit: 2 when its port is taken, or its key file cannot be used. Why is then on stderr.
+        SystemExit: 2 when a port is taken, or its key file cannot be used. Why is then on stderr.
     """
     logs.configure(settings, "gateway")
-    try:
-        listener = _listen(settings.gateway.host, settings.gateway.port)
-    except OSError as error:
-        print(f"gateway.port: {error.strerror or error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    listener = _listen("gateway", settings.gateway)
     try:
         if settings.access.file is not None:
             KeyFile(settings.access.file).load()
@@ -42,12 +44,23 @@ def run(settings: Settings) -> None:
         print(f"access.keys: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     app = create_app(settings)
-    config = uvicorn.Config(
+    gateway: Gateway = app.state.gateway
+    with ExitStack() as stack:
+        stack.enter_context(listener)
+        admin = None
+        if gateway.access.ring is not None:
+            port = stack.enter_context(_listen("admin", settings.admin))
+            admin = Admin(AdminServer(_config(create_admin(gateway), lifespan="off")), port)
+        Server(_config(app, lifespan="on"), gateway, admin).run([listener])
+
+
+def _config(app: FastAPI, *, lifespan: Literal["on", "off"]) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         loop="uvloop",
         http=Connection,
         ws="none",
-        lifespan="on",
+        lifespan=lifespan,
         access_log=False,
         log_config=None,
         server_header=False,
@@ -55,23 +68,39 @@ def run(settings: Settings) -> None:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LEAVE_S,
     )
-    with listener:
-        Server(config, app.state.gateway).run([listener])
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """Raises OSError."""
-    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+def _listen(group: str, settings: Listener) -> socket.socket:
+    """
+    Args:
+        group: of the settings.
+
+    Raises:
+        SystemExit: 2 when the port is taken. Why is then on stderr.
+    """
+    host, port = settings.host, settings.port
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        print(f"{group}.port: {error.strerror or error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+class Admin(NamedTuple):
+    server: AdminServer
+    listener: socket.socket
 
 
 class Server(uvicorn.Server):
     """Drains on the first signal: it goes on listening, so that its probe can say it is not ready and
     new requests get an answer, until the open requests are done or their time is up. A second signal
-    ends them at once."""
+    ends them at once. The admin API, if there is one, is there as long as this is."""
 
-    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+    def __init__(self, config: uvicorn.Config, gateway: Gateway, admin: Admin | None) -> None:
         super().__init__(config)
         self._gateway = gateway
+        self._admin = admin
+        self._serving_admin: asyncio.Task[None] | None = None
         self._drained_by: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -79,6 +108,16 @@ class Server(uvicorn.Server):
         for listener in sockets or ():
             host, port, *_ = listener.getsockname()
             log.info("gateway listens", host=host, port=port)
+        if self._admin is not None:
+            self._serving_admin = asyncio.create_task(self._admin.server.serve([self._admin.listener]))
+            host, port, *_ = self._admin.listener.getsockname()
+            log.info("admin API listens", host=host, port=port)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._admin is not None and self._serving_admin is not None:
+            self._admin.server.should_exit = True
+            await self._serving_admin
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         drain_s = 0.0 if self._gateway.draining else self._gateway.settings.gateway.drain_s

@@ -150,7 +150,15 @@ def _unknown(param: str) -> RequestError:
 
 
 def _first(error: ValidationError, path: str) -> RequestError:
-    detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return refusal_of(error.errors(include_url=False, include_context=False, include_input=False)[0], path)
+
+
+def refusal_of(detail: Mapping[str, Any], path: str = "") -> RequestError:
+    """
+    Args:
+        detail: one of pydantic's, of a schema that is `Honoured`.
+        path: as of `check`.
+    """
     param = path
     for part in detail["loc"]:
         if isinstance(part, int):

@@ -53,6 +53,8 @@ class RouterMetrics:
             "dllm_pool_workers_set_aside",
             "Workers that failed several times in a row, and have not completed a job since.",
         )
+        self._paused = gauge("dllm_pool_paused", "1: by order, no job is dispatched.")
+        self._draining = gauge("dllm_pool_draining", "1: by order, no new job is taken.")
         self.wait = Histogram(
             "dllm_queue_wait_seconds",
             "From admission to dispatch; a job that came back counts again, from its admission.",
@@ -86,6 +88,8 @@ class RouterMetrics:
         self._slots.labels(pool).set(depth.slots)
         self._workers.labels(pool).set(depth.workers)
         self._set_aside.labels(pool).set(depth.set_aside)
+        self._paused.labels(pool).set(depth.paused)
+        self._draining.labels(pool).set(depth.draining)
 
     def add_tally(self, pool: str, tally: dict[str, int]) -> None:
         """

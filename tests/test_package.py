@@ -13,6 +13,7 @@ CHECKPOINT = "models/demo/checkpoint"
 def test_a_wheel_has_the_demo_model_and_every_configuration() -> None:
     builder = WheelBuilder(str(ROOT))
     taken = {file.distribution_path for file in builder.recurse_included_files()}
-    needed = [*ROOT.glob(f"{CHECKPOINT}/*"), *ROOT.glob("configs/*/*.yaml"), *ROOT.glob("**/scripts/*.lua")]
+    needed = [*ROOT.glob(f"{CHECKPOINT}/*"), *ROOT.glob("**/scripts/*.lua")]
+    needed += [*ROOT.glob("configs/*/*.yaml"), *ROOT.glob("configs/moe/*/*.json")]
     assert ROOT / CHECKPOINT / "model.safetensors" in needed
     assert {str(file.relative_to(ROOT)) for file in needed} <= taken

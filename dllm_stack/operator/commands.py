@@ -19,6 +19,12 @@ app = typer.Typer(no_args_is_help=True, help="Look into the queue, and act on it
 _INTERRUPTED = 130  # exit status of shells for Ctrl-C
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="As in `ls POOL`, logs, and x-request-id.")]
+PoolOrWorker = Annotated[
+    str,
+    typer.Argument(
+        metavar="POOL|WORKER", help="A pool; or else a worker: its pod, its id, or how that begins."
+    ),
+]
 
 
 @app.command()
@@ -67,16 +73,38 @@ def cancel(job: JobId, config: Config = None) -> None:
 
 
 @app.command()
-def drain(
-    worker: Annotated[str, typer.Argument(metavar="WORKER", help="Its pod, its id, or how that begins.")],
-    config: Config = None,
-) -> None:
-    """Give a worker no more jobs, until it leaves. Those that it runs go on."""
+def pause(name: PoolOrWorker, config: Config = None) -> None:
+    """Start no more jobs in a pool, or on a worker, until `resume`. New ones are taken and wait."""
 
     async def act(session: Session) -> None:
-        from dllm_stack.operator.acts import drain_worker
+        from dllm_stack.operator import acts
 
-        await drain_worker(session, worker)
+        await acts.pause(session, name)
+
+    _run(config, act)
+
+
+@app.command()
+def resume(name: PoolOrWorker, config: Config = None) -> None:
+    """Take back `pause`, and of a pool `drain`."""
+
+    async def act(session: Session) -> None:
+        from dllm_stack.operator import acts
+
+        await acts.resume(session, name)
+
+    _run(config, act)
+
+
+@app.command()
+def drain(name: PoolOrWorker, config: Config = None) -> None:
+    """Take no new jobs in a pool, and serve those that wait, until `resume`. Or give a worker no more jobs,
+    until it leaves. Those that run go on."""
+
+    async def act(session: Session) -> None:
+        from dllm_stack.operator import acts
+
+        await acts.drain(session, name)
 
     _run(config, act)
 

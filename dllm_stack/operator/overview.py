@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Literal
 
+from redis.exceptions import ResponseError
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -14,13 +17,14 @@ from rich.text import Text
 
 from dllm_stack.messages import Tier
 from dllm_stack.operator.session import OperatorError, Session, short, unreachable
-from dllm_stack.operator.words import NOTHING, duration, number, size
+from dllm_stack.operator.words import NOTHING, duration, harmless, number, size
 from dllm_stack.queue import DeadLetter, Depth, JobStatus, PoolQueue, TenantStatus, WorkerStatus
 from dllm_stack.redis import RedisError
 
 _EVERY_S = 1.0
 _ID_WIDTH = 32
-_POOLS = ("pool", "waiting", *(str(tier) for tier in Tier), "bytes", "oldest", "running", "slots", "workers")
+_TIERS = tuple(str(tier) for tier in Tier)
+_POOLS = ("pool", "state", "waiting", *_TIERS, "bytes", "oldest", "running", "slots", "workers")
 _WORKERS = ("worker", "pod", "state", "running", "slots", "tokens", "failures")
 _TENANTS = ("tenant", "waiting", "bytes", "running")
 _RUNNING = ("running job", "tier", "tenant", "age", "time left", "attempt", "tokens", "worker")
@@ -37,11 +41,14 @@ async def show(session: Session, pool: str | None, limit: int) -> None:
 async def watch(session: Session, pool: str | None, limit: int) -> None:
     """Until it is cancelled. While Redis is away, or has forgotten the pool, it says so."""
     content: RenderableType = await _tables(session, pool, limit)
-    with Live(
-        content, console=session.console, screen=session.console.is_terminal, auto_refresh=False
-    ) as live:
+    console = session.console
+    with ExitStack() as stack:
+        show: Callable[[RenderableType], None] = console.print
+        if console.is_terminal:  # elsewhere rich would show nothing before the end
+            live = stack.enter_context(Live(content, console=console, screen=True, auto_refresh=False))
+            show = partial(live.update, refresh=True)
         while True:
-            live.update(Group(time.strftime("%H:%M:%S"), content), refresh=True)
+            show(Group(time.strftime("%H:%M:%S"), content))
             await asyncio.sleep(_EVERY_S)
             try:
                 content = await _tables(session, pool, limit)
@@ -55,13 +62,17 @@ async def _tables(session: Session, pool: str | None, limit: int) -> RenderableT
     queues = await session.queues(pool)
     if not queues:
         return "No worker has announced a pool yet."
-    depths = [await queue.depth() for queue in queues]
-    tables: list[RenderableType] = [
-        _table(_POOLS, [_pool(q.pool, depth) for q, depth in zip(queues, depths, strict=True)])
-    ]
+    pools: list[list[str]] = []
+    tables: list[RenderableType] = []
     for queue in queues:
-        tables += await _tables_of(queue, limit, with_jobs=pool is not None)
-    return Group(*tables)
+        try:
+            depth, of_pool = await queue.depth(), await _tables_of(queue, limit, with_jobs=pool is not None)
+        except ResponseError as error:  # somebody else has written into its keys
+            tables += ["", Text(f"{queue.pool} cannot be read: {' '.join(str(error).split())}")]
+        else:
+            pools.append(_pool(queue.pool, depth))
+            tables += of_pool
+    return Group(_table(_POOLS, pools), *tables)
 
 
 async def _tables_of(queue: PoolQueue, limit: int, *, with_jobs: bool) -> list[RenderableType]:
@@ -87,7 +98,8 @@ def _pool(name: str, depth: Depth) -> list[str]:
     bytes, oldest = size(depth.waiting_bytes), duration(depth.oldest_s)
     if not depth.waiting:
         bytes = oldest = NOTHING
-    row = [name, str(depth.waiting), *waiting, bytes, oldest]
+    orders = [word for word, is_so in (("draining", depth.draining), ("paused", depth.paused)) if is_so]
+    row = [name, ", ".join(orders) or "open", str(depth.waiting), *waiting, bytes, oldest]
     return [*row, str(depth.running), str(depth.slots), workers]
 
 
@@ -100,6 +112,8 @@ def _worker(status: WorkerStatus, now: float) -> list[str]:
 def state(status: WorkerStatus, now: float) -> str:
     if status.draining:
         return "draining"
+    if status.paused:
+        return "paused"
     if status.set_aside_until is None:
         return status.card.state
     left_s = status.set_aside_until - now
@@ -122,7 +136,8 @@ def _job(job: JobStatus, now: float) -> list[str]:
 
 
 def _dead(letter: DeadLetter, now: float) -> list[str]:
-    return [letter.job_id, letter.tenant, duration(now - letter.at), str(letter.attempts), letter.reason]
+    id, tenant, reason = (harmless(word) or NOTHING for word in (letter.job_id, letter.tenant, letter.reason))
+    return [id, tenant, duration(now - letter.at), number(letter.attempts), reason]
 
 
 def _rows(header: Sequence[str], rows: list[list[str]], limit: int) -> list[RenderableType]:

@@ -51,6 +51,8 @@ class Depth(msgspec.Struct, frozen=True):
     workers: int  # live ones, loading ones too
     set_aside: int  # workers that failed too often, and have not completed a job since
     dead_letters: int
+    paused: bool  # no job is dispatched
+    draining: bool  # no new job is taken
     tiers: dict[Tier, TierDepth]
 
 
@@ -82,6 +84,7 @@ class WorkerStatus(msgspec.Struct, frozen=True):
     failures: int  # in a row
     set_aside_until: float | None  # Unix seconds; once past, it gets one job at a time until one completes
     draining: bool  # by `drain_worker`
+    paused: bool  # by `pause_worker`
 
 
 class TenantStatus(msgspec.Struct, frozen=True):

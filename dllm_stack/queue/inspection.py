@@ -34,8 +34,11 @@ class Inspection:
                 failures=failures,
                 set_aside_until=until_ms / 1000 if until_ms else None,
                 draining=bool(draining),
+                paused=bool(paused),
             )
-            for worker, card, slots, running, load, failures, until_ms, draining in await self._run("workers")
+            for worker, card, slots, running, load, failures, until_ms, draining, paused in await self._run(
+                "workers"
+            )
         ]
 
     async def tenants(self, limit: int) -> list[TenantStatus]:
@@ -75,7 +78,9 @@ class Inspection:
 
     async def forget_dead(self, job_id: str) -> bool:
         """Removes a dead letter, as when it has been sent again. False: there is none such."""
-        ids = [entry for entry, id, *_ in await self._run("dead", "") if id.decode() == job_id]
+        ids = [
+            entry for entry, id, *_ in await self._run("dead", "") if id.decode(errors="replace") == job_id
+        ]
         if not ids:
             return False
         async with self._connections.limit():

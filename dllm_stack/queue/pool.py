@@ -28,8 +28,9 @@ from dllm_stack.queue import wire
 from dllm_stack.queue.estimate import estimate, prefixes, prompt_bytes, session_hash
 from dllm_stack.queue.figures import Committal, Depth, Dispatched, Position, Reclaimed, TierDepth
 from dllm_stack.queue.inspection import Inspection
+from dllm_stack.queue.orders import Orders
 from dllm_stack.queue.script import AT_ONCE, Scripts
-from dllm_stack.queue.verdicts import no_worker, queue_full, too_large
+from dllm_stack.queue.verdicts import draining, no_worker, queue_full, too_large
 from dllm_stack.redis import BLOCK_S, Connections
 from dllm_stack.settings import Bounds, QueueSettings, RouterSettings, TenantSettings
 
@@ -40,7 +41,7 @@ _NO_BOUNDS = Bounds()
 _NO_TENANT_BOUNDS = TenantSettings()
 
 
-class PoolQueue(Inspection):
+class PoolQueue(Inspection, Orders):
     """
     Args:
         router: what picks the worker of a job. Only `dispatch` needs it.
@@ -106,6 +107,8 @@ class PoolQueue(Inspection):
                 return queue_full(self.pool, job.tenant, job.tier.value, *bound, waiting, interval_ms)
             case [b"too_large", where, most_bytes]:
                 return too_large(self.pool, job.tenant, job.tier.value, where.decode(), most_bytes)
+            case [b"draining"]:
+                return draining(self.pool)
             case _:
                 return no_worker(self.pool)
 
@@ -172,7 +175,7 @@ class PoolQueue(Inspection):
         )
 
     async def depth(self) -> Depth:
-        running, slots, workers, set_aside, dead, rows = await self._run("depth")
+        running, slots, workers, set_aside, dead, paused, draining, rows = await self._run("depth")
         tiers = {
             tier: TierDepth(waiting, waiting_bytes, oldest_ms / 1000)
             for tier, (waiting, waiting_bytes, oldest_ms) in zip(Tier, rows, strict=True)
@@ -186,13 +189,10 @@ class PoolQueue(Inspection):
             workers=workers,
             set_aside=set_aside,
             dead_letters=dead,
+            paused=bool(paused),
+            draining=bool(draining),
             tiers=tiers,
         )
-
-    async def drain_worker(self, worker: str) -> None:
-        """A worker gets no more jobs, whatever its heartbeat says, until it leaves. An unknown one is no
-        error."""
-        await self._run("drain_worker", worker)
 
     # For workers
 

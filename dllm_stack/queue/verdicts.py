@@ -39,6 +39,15 @@ def no_worker(pool: str) -> Problem:
     )
 
 
+def draining(pool: str) -> Problem:
+    return Problem(
+        ErrorCode.POOL_DRAINING,
+        f"{pool!r} takes no new requests at present.",
+        param="model",
+        retry_after_s=RETRY_AFTER_CAP_S,
+    )
+
+
 def queue_full(
     pool: str, tenant: str, tier: str, where: str, of: str, waiting: int, interval_ms: int
 ) -> Problem:

@@ -114,13 +114,13 @@ def card(packed: bytes, *, id: str, pool: str, slots: int) -> WorkerCard:
 
 
 def dead_letter(
-    entry: bytes, id: bytes, tenant: bytes, reason: bytes, attempts: bytes, kept: int
+    entry: bytes, id: bytes, tenant: bytes, reason: bytes, attempts: int, kept: int
 ) -> DeadLetter:
     return DeadLetter(
-        job_id=id.decode(),
-        tenant=tenant.decode(),
-        reason=reason.decode(),
-        attempts=int(attempts),
+        job_id=id.decode(errors="replace"),
+        tenant=tenant.decode(errors="replace"),
+        reason=reason.decode(errors="replace"),
+        attempts=attempts,
         at=int(entry.partition(b"-")[0]) / 1000,
         kept=bool(kept),
     )

@@ -23,6 +23,7 @@ from loadtest.gpu import architecture
 from loadtest.gpu.hooks import kernels, plugin, rounds
 from models.demo.agreement import plugins as engine_plugins
 from worker import cpu
+from worker.engine import moe
 
 Device = Literal["cpu", "cuda"]
 
@@ -45,6 +46,8 @@ class Variant:
         extension: with our extension; stock without.
         deterministic: with SGLang's flag for results that do not depend on the batch.
         may_fail: go on without it where it does not start.
+        moe: folder of configurations of SGLang's kernel for a mixture of experts, as configs/moe is; None:
+            SGLang's own alone.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Variant:
     extension: bool = False
     deterministic: bool = False
     may_fail: bool = False
+    moe: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,9 @@ class Machine:
         # Stock SGLang neither knows a small checkpoint's mask token nor runs right on a CPU.
         if variant.extension or self.checkpoint is not None:
             plugins["dllm_stack"] = "worker.dllm.plugin:register"
+        if variant.moe is not None:
+            moe.link(moe.links(variant.moe, folder / "moe"))
+            more[moe.VARIABLE] = str(folder / "moe")
         if self.device == "cpu":
             more |= cpu.engine_environment()
         path = more.get("PYTHONPATH") or os.environ.get("PYTHONPATH")

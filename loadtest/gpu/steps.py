@@ -9,7 +9,9 @@ whatever drifts touches all of them. Figures are medians of the rounds, and per 
 - GPU busy: the share of run and gap in which it computes, of rounds that are profiled afterwards.
 
 `--against vectorized` compares with stock's `vectorized_decoding`, an option of its JointThreshold;
-`--against deterministic` compares ours with ours under SGLang's flag for deterministic inference.
+`--against deterministic` compares ours with ours under SGLang's flag for deterministic inference;
+`--against moe` compares ours with SGLang's own configurations of its kernel for experts with ours with those
+in the folder `--moe`; in every other comparison both sides have SGLang's own.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import mean, median
@@ -34,6 +36,9 @@ from loadtest.gpu.hooks.kernels import Kernels
 from loadtest.gpu.hooks.rounds import Round
 
 _NEARLY_ALL = 0.9
+
+
+_CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "moe"
 
 
 @dataclass(frozen=True)
@@ -98,13 +103,15 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=512, help="tokens; whole blocks")
     parser.add_argument("--output", type=int, default=160, help="tokens of an answer")
     parser.add_argument("--profiled", nargs="*", type=int, default=[1, 32], help="batches to profile")
-    parser.add_argument("--against", choices=["stock", "vectorized", "deterministic"], default="stock")
+    parser.add_argument("--against", choices=["stock", "vectorized", "deterministic", "moe"], default="stock")
+    parser.add_argument("--moe", type=Path, default=_CONFIGS, help="folder of configurations")
     parser.add_argument("--only", choices=["baseline", "ours"], help="one side of the comparison")
     arguments = parser.parse_args()
     names = ("algorithms", "batches", "prompt", "output", "rounds", "seconds", "profiled")
     load = Load(**{name: getattr(arguments, name) for name in names})
     baselines = _baselines(arguments.against, load) if arguments.only != "ours" else {}
-    ours = [variants.ours(max(load.batches))] if arguments.only != "baseline" else []
+    moe = _with_files(arguments.moe) if arguments.against == "moe" else None
+    ours = [variants.ours(max(load.batches), moe=moe)] if arguments.only != "baseline" else []
     with table.machine(arguments) as machine:
         try:
             distinct = {each.name: each for each in [*baselines.values(), *ours]}
@@ -129,7 +136,15 @@ def _baselines(against: str, load: Load) -> dict[str, Variant]:
             # flag, except in the graphs that denoising and stock's prefill run in.
             same = variants.ours(slots, prompt_rows=0, mixed_prompt_rows=0, deterministic=True)
             return dict.fromkeys(load.algorithms, same)
+        case "moe":
+            return dict.fromkeys(load.algorithms, replace(variants.ours(slots), name="without-files"))
     raise ValueError(against)
+
+
+def _with_files(folder: Path) -> Path:
+    if not any(folder.glob("triton_*/*.json")):
+        sys.exit(f"{folder} has no configurations: python -m loadtest.gpu.moe makes them")
+    return folder
 
 
 async def _measure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -37,6 +38,7 @@ def ours(
     mixed_prompt_rows: int = MIXED_PROMPT_ROWS,
     *,
     deterministic: bool = False,
+    moe: Path | None = None,
 ) -> Variant:
     parameters = {
         "slots": slots,
@@ -47,7 +49,7 @@ def ours(
     }
     rows = slots + max(prompt_rows, mixed_prompt_rows)
     name = "deterministic" if deterministic else "ours"
-    return Variant(name, "PerRequest", parameters, rows, extension=True, deterministic=deterministic)
+    return Variant(name, "PerRequest", parameters, rows, extension=True, deterministic=deterministic, moe=moe)
 
 
 def decided(algorithm: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`dllm-stack queue cancel` and `drain`."""
+"""`dllm-stack queue cancel`, `pause`, `resume` and `drain`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_drained_worker_gets_no_more_jobs(queue: PoolQueue, redis_settin
     assert by_id == (0, "Worker b1 gets no more jobs; it still runs 0.\n", "")
     assert [worker.card.id for worker in await queue.workers() if worker.draining] == ["a1", "b1"]
     assert await run(redis_settings, "drain", "a") == (1, "", "'a' is more than one worker: a1, a2.\n")
-    assert await run(redis_settings, "drain", "c") == (1, "", "There is no live worker 'c'.\n")
+    assert await run(redis_settings, "drain", "c") == (1, "", "There is no pool and no live worker 'c'.\n")
     await queue.admit(job(1))
     await queue.admit(job(2))
     assert [dispatched.worker for dispatched in await queue.dispatch()] == ["a2"]
@@ -105,7 +105,7 @@ async def test_a_drained_worker_gets_no_more_jobs(queue: PoolQueue, redis_settin
 
 async def test_a_name_left_empty_drains_nobody(queue: PoolQueue, redis_settings: RedisSettings) -> None:
     await beat(queue)
-    assert await run(redis_settings, "drain", "") == (1, "", "There is no live worker ''.\n")
+    assert await run(redis_settings, "drain", "") == (1, "", "There is no pool and no live worker ''.\n")
     assert [worker.draining for worker in await queue.workers()] == [False]
 
 
@@ -116,3 +116,50 @@ async def test_a_worker_of_another_version_is_drained_too(
     await connections.commands.hset(f"{PREFIX}worker:w1", "card", b"unreadable")
     assert (await run(redis_settings, "drain", "w1")).status == 0
     assert ["w1", "-", "draining", "0", "1", "-", "-"] in (await run(redis_settings, "ls")).rows
+
+
+async def test_a_pool_is_paused_drained_and_resumed(queue: PoolQueue, redis_settings: RedisSettings) -> None:
+    async def state() -> tuple[bool, bool]:
+        depth = await queue.depth()
+        return depth.paused, depth.draining
+
+    await beat(queue, slots=1)
+    await queue.admit(job(1))
+    await queue.dispatch()
+    await queue.admit(job(2))
+    paused = await run(redis_settings, "pause", POOL)
+    assert paused == (0, "Pool tiny starts no more jobs; running: 1, waiting: 1.\n", "")
+    assert await state() == (True, False)
+    drained = await run(redis_settings, "drain", POOL)
+    assert drained == (0, "Pool tiny takes no new jobs; running: 1, waiting: 1.\n", "")
+    assert await state() == (False, True)
+    await run(redis_settings, "pause", POOL)
+    rows = (await run(redis_settings, "ls")).rows
+    assert [row[1] for row in rows if row[:1] == [POOL] and len(row) > 1] == ["draining, paused"]
+    resumed = await run(redis_settings, "resume", POOL)
+    assert resumed == (0, "Pool tiny takes jobs and runs them.\n", "")
+    assert await state() == (False, False)
+
+
+async def test_a_worker_is_paused_and_resumed(queue: PoolQueue, redis_settings: RedisSettings) -> None:
+    card = WorkerCard(id="a1", pool=POOL, slots=1, state="ready", pod="serving-0")
+    await queue.worker_heartbeat(card, acked=START, held=[])
+    paused = await run(redis_settings, "pause", "serving-0")
+    out = "Worker a1 in pod serving-0 gets no more jobs until it is resumed; it still runs 0.\n"
+    assert paused == (0, out, "")
+    assert ["a1", "serving-0", "paused", "0", "1", "-", "-"] in (await run(redis_settings, "ls")).rows
+    resumed = await run(redis_settings, "resume", "a")
+    assert resumed == (0, "Worker a1 in pod serving-0 gets jobs again.\n", "")
+    assert [worker.paused for worker in await queue.workers()] == [False]
+    await run(redis_settings, "drain", "a1")
+    refused = await run(redis_settings, "resume", "a1")
+    err = "Worker a1 in pod serving-0 was told to drain: only starting it again undoes that.\n"
+    assert refused == (1, "", err)
+
+
+async def test_a_pool_comes_before_a_worker_of_its_name(
+    queue: PoolQueue, redis_settings: RedisSettings
+) -> None:
+    await beat(queue, POOL)
+    assert (await run(redis_settings, "pause", POOL)).out.startswith("Pool tiny")
+    assert [worker.paused for worker in await queue.workers()] == [False]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dllm_stack.messages import ChatPrompt, Decoding, Job, Tier, TokenPrompt, WorkerCard
-from dllm_stack.queue import START, PoolQueue
+from dllm_stack.queue import START, PoolQueue, Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from tests.operator.command_line import run
@@ -33,8 +33,8 @@ async def test_pools_workers_and_tenants(
     result = await run(redis_settings, "ls")
     assert (result.status, result.err) == (0, "")
     [pool] = [row for row in result.rows if row and row[0] == POOL and len(row) > 1]
-    assert pool[:5] == ["tiny", "2", "-", "1", "1"]
-    assert pool[6:] == ["3 min", "1", "1", "2"]
+    assert pool[:6] == ["tiny", "open", "2", "-", "1", "1"]
+    assert pool[7:] == ["3 min", "1", "1", "2"]
     assert ["aaaaaaaa", "serving-0", "ready", "1", "1", "100", "-"] in result.rows
     assert ["bbbbbbbb", "-", "draining", "0", "0", "-", "-"] in result.rows
     assert ["acme", "-", "-", "1"] in result.rows
@@ -130,7 +130,7 @@ async def test_an_unknown_job(queue: PoolQueue, redis_settings: RedisSettings) -
 
 
 @pytest.mark.parametrize(
-    "arguments", [["ls"], ["ls", "--watch"], ["show", "x"], ["cancel", "x"], ["drain", "x"], ["requeue-dead"]]
+    "arguments", [["ls"], ["ls", "--watch"], ["show", "x"], ["cancel", "x"], ["pause", "x"], ["requeue-dead"]]
 )
 async def test_without_redis_there_is_one_line(arguments: list[str]) -> None:
     nowhere = RedisSettings(url="redis://user:password@127.0.0.1:1/0")
@@ -150,3 +150,34 @@ async def test_a_job_of_another_version(
     said = dict(row for row in result.rows if len(row) == 2)
     assert said["state"] == "waiting"
     assert said["request"].startswith("cannot be read")
+
+
+async def test_a_dead_letter_that_somebody_else_wrote(
+    queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
+) -> None:
+    await beat(queue, "w")
+    await queue.admit(job(1, tenant="acme"))
+    await queue.dispatch()
+    await queue.release("w", id_of(1), 1, counts=True)
+    await connections.commands.xadd(
+        f"{PREFIX}dead", {"foreign": "letter", "reason": "\x1b[2J", "id": b"\xff"}
+    )
+    await connections.commands.xadd(f"{PREFIX}dead", {"foreign": "letter", "attempts": "many"})
+    result = await run(redis_settings, "ls", POOL)
+    assert (result.status, result.err) == (0, "")
+    assert [row[:2] for row in result.rows if row[:1] == [id_of(1)]] == [[id_of(1), "acme"]]
+    assert [row[0] for row in result.rows if row[-1:] == [r"\x1b[2J"]] == ["\ufffd"]
+    assert len([row for row in result.rows if row[:2] == ["-", "-"]]) == 1
+    assert (await run(redis_settings, "show", id_of(1))).status == 0
+
+
+async def test_a_pool_with_a_key_of_another_type_does_not_hide_the_others(
+    queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
+) -> None:
+    await beat(queue, "w")
+    await Registry(connections).publish("broken", None)
+    await connections.commands.set("dllm:{broken}:dead", "a string")
+    result = await run(redis_settings, "ls")
+    assert (result.status, result.err) == (0, "")
+    assert "broken cannot be read: WRONGTYPE" in result.out
+    assert [row[0] for row in result.rows if row[1:2] == ["open"]] == [POOL]

@@ -1,4 +1,4 @@
-"""`dllm-stack queue ls --watch` on a terminal."""
+"""`dllm-stack queue ls --watch` on a terminal, and into a pipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dllm_stack.local.service import free_port
 from dllm_stack.queue import PoolQueue, Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings
-from tests.operator.command_line import environment
+from tests.operator.command_line import environment, started
 from tests.queue.kit import POOL, beat, job
 from tests.waiting import eventually
 
@@ -101,3 +101,17 @@ async def test_a_pool_that_redis_has_forgotten_comes_back(
         await eventually(lambda: terminal.shows("acme"))
         terminal.process.send_signal(signal.SIGINT)
         assert await terminal.process.wait() == 0
+
+
+async def test_into_a_pipe_it_prints_each_look(queue: PoolQueue, redis_settings: RedisSettings) -> None:
+    await beat(queue)
+    async with started(redis_settings, "ls", "--watch") as process:
+        assert process.stdout is not None
+        seen = await process.stdout.readuntil(b"ready")
+        assert b"acme" not in seen
+        await queue.admit(job(1, tenant="acme"))
+        await process.stdout.readuntil(b"acme")
+        process.send_signal(signal.SIGINT)
+        out, err = await process.communicate()
+        assert (process.returncode, err) == (0, b"")
+        assert b"\x1b" not in seen + out

@@ -146,7 +146,7 @@ async def keys_of_jobs(connections: Connections) -> list[str]:
     """Every key but those that last as long as a worker, a gateway or the pool, or for a time."""
     lasting = re.compile(
         "(workers|worker:.*|commands:.*|free|set_aside|last_worker|watched|gateways|replies:.*|drain|wake"
-        "|tally|dead|drained:.*|session:.*|prefix:.*)$"
+        "|tally|dead|drained:.*|paused(:.*)?|draining|session:.*|prefix:.*)$"
     )
     keys: Any = await connections.commands.keys(PREFIX + "*")
     names = [key.decode().removeprefix(PREFIX) for key in keys]

@@ -105,6 +105,8 @@ class Model:
         self.jobs: dict[str, ModelJob] = {}  # open ones
         self.workers: dict[str, ModelWorker] = {}  # live ones
         self.drained: set[str] = set()
+        self.paused_workers: set[str] = set()
+        self.paused = self.draining = False
         self.told: dict[str, list[Told]] = {gateway: [] for gateway in gateways}
         self.tally: Counter[str] = Counter()
         self.dead: list[str] = []
@@ -149,6 +151,8 @@ class Model:
     # Admission
 
     def admit(self, job: Job) -> bool:
+        if self.draining:
+            return False
         size = len(encode(job))
         own = self.tenant(job)
         if not self._fits(self.waiting(tenant=job.tenant), size, own):
@@ -240,7 +244,7 @@ class Model:
     def dispatch(self, found: list[Dispatched]) -> None:
         """Asserts that what the queue has done is what it should have."""
         expected = iter(found)
-        while any(self.free(worker) > 0 for worker in self.workers):
+        while not self.paused and any(self.free(worker) > 0 for worker in self.workers):
             if (job := self._next()) is None:
                 break
             if job.expired(self.now):
@@ -258,7 +262,7 @@ class Model:
 
     def free(self, worker: str) -> int:
         w = self.workers[worker]
-        slots = 0 if worker in self.drained else w.slots
+        slots = 0 if worker in self.drained | self.paused_workers else w.slots
         if w.set_aside_until is not None:
             slots = 0 if self.now < w.set_aside_until else min(slots, 1)
         return slots - len(self.running(worker))
@@ -368,6 +372,31 @@ class Model:
             if job.expired(self.now):
                 self.call_off(job, "expired", "expired")
 
+    # Orders
+
+    def order(self, what: str) -> None:
+        match what:
+            case "pause":
+                self.paused = True
+            case "drain":
+                self.paused, self.draining = False, True
+            case "resume":
+                self.paused = self.draining = False
+
+    def order_worker(self, what: str, worker: str) -> None:
+        match what:
+            case "pause":
+                self.paused_workers.add(worker)
+            case "drain":
+                self.drained.add(worker)
+            case "resume":
+                self.paused_workers.discard(worker)
+
+    def forget_orders(self) -> None:
+        self.order("resume")
+        self.drained.clear()
+        self.paused_workers.clear()
+
     # Workers
 
     def worker(self, name: str) -> ModelWorker:
@@ -391,4 +420,5 @@ class Model:
         self.workers.pop(worker, None)
         if not counts:
             self.drained.discard(worker)
+            self.paused_workers.discard(worker)
         return fates

@@ -76,6 +76,7 @@ STEPS = [
     *2 * ["change_slots"],
     *2 * ["time_passes"],
     *2 * ["worker_goes"],
+    *2 * ["order"],
     *["reclaim", "gateway_goes", "redis_forgets"],
 ]
 JOBS = st.fixed_dictionaries(
@@ -170,7 +171,7 @@ class QueueMachine(RuleBasedStateMachine):
         old, self.model.jobs = list(self.model.jobs.values()), {}
         self.model.start_anew()
         self.model.dead = []
-        self.model.drained.clear()
+        self.model.forget_orders()
         for gateway in GATEWAYS:
             self.model.told[gateway] = []
         for worker, state in list(self.model.workers.items()):
@@ -347,13 +348,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     def worker_goes(self, data: st.DataObject) -> None:
         worker = data.draw(st.sampled_from(WORKERS))
-        how = data.draw(st.sampled_from(("dies", "leaves", "drains")))
+        how = data.draw(st.sampled_from(("dies", "leaves")))
         if worker not in self.model.workers:
             self.heartbeat(worker, 2)
-            return
-        if how == "drains":
-            self.do(self.queue.drain_worker(worker))
-            self.model.drained.add(worker)
             return
         if how == "dies":
             self.do(kill(self.connections, "workers", worker))
@@ -365,6 +362,25 @@ class QueueMachine(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             self.heartbeat(worker, 2)
 
+    # Operators
+
+    def order(self, data: st.DataObject) -> None:
+        what = data.draw(st.sampled_from(("pause", "drain", "resume")))
+        if data.draw(st.booleans()):
+            worker = data.draw(st.sampled_from(WORKERS))
+            takes_jobs = self.do(getattr(self.queue, f"{what}_worker")(worker))
+            self.model.order_worker(what, worker)
+            assert what != "resume" or takes_jobs == (worker not in self.model.drained)
+            return
+        self.do(getattr(self.queue, what)())
+        self.model.order(what)
+        if self.model.paused or self.model.draining:  # a pool that always is would not do much
+            self.dispatch(data)
+            self.admit(data)
+            if data.draw(st.sampled_from((True, True, True, False))):
+                self.do(self.queue.resume())
+                self.model.order("resume")
+
     @invariant()
     def same_depth(self) -> None:
         depth = self.do(self.queue.depth())
@@ -374,6 +390,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert depth.tiers[tier].waiting_bytes == sum(len(encode(job.job)) for job in waiting)
         assert depth.running == len(self.model.running())
         assert depth.dead_letters == len(self.model.dead)
+        assert (depth.paused, depth.draining) == (self.model.paused, self.model.draining)
 
     @invariant()
     def same_shares(self) -> None:
@@ -392,6 +409,7 @@ class QueueMachine(RuleBasedStateMachine):
             running = self.model.running(worker)
             assert (status.running, status.load) == (len(running), sum(job.estimate for job in running))
             assert (status.failures, status.draining) == (state.failures, worker in self.model.drained)
+            assert status.paused == (worker in self.model.paused_workers)
             assert (status.set_aside_until is None) == (state.set_aside_until is None)
             if state.commands:
                 # A dead gateway's jobs are cancelled in any order.

@@ -90,6 +90,30 @@ async def test_a_pool_that_appears_is_served(
         await eventually(counted)
 
 
+async def test_an_order_to_a_pool_outlives_the_router(
+    connections: Connections, queue: PoolQueue, redis_settings: RedisSettings
+) -> None:
+    settings = settings_for(redis_settings.url)
+    await beat(connections, queue, "w")
+    await queue.pause()
+    await queue.admit(job(1))
+    for _ in range(2):
+        async with running(settings) as url, aiohttp.ClientSession() as http:
+
+            async def looked() -> bool:
+                try:
+                    async with http.get(f"{url}/metrics") as response:
+                        return 'dllm_pool_paused{pool="tiny"} 1.0' in await response.text()
+                except aiohttp.ClientConnectorError:  # it does not listen yet
+                    return False
+
+            await eventually(looked)
+            assert (await queue.depth()).waiting == 1
+    async with running(settings):
+        await queue.resume()
+        assert await claims(queue, "w") == [Claim(job(1), 1)]
+
+
 async def test_what_the_queue_did_is_counted_once_by_whichever_router(
     connections: Connections, queue: PoolQueue, redis_settings: RedisSettings
 ) -> None:

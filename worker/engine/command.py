@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from dllm_stack.settings import CONFIGS
 from worker import cpu
-from worker.engine import arguments, decoder_file
+from worker.engine import arguments, decoder_file, moe
 from worker.engine.architectures import NEEDS_REMOTE_CODE, PER_REQUEST
 from worker.engine.catalog import Dllm, Facts, Model, Profile
 
@@ -49,6 +51,7 @@ class EngineCommand:
     files: dict[Path, str]  # what argv refers to: see write_files
     block_size: int  # tokens committed at a time; 1 for an autoregressive model
     requests: str  # at once, as profile and user say; what is no number has been refused by `preflight.check`
+    links: dict[Path, Path] = field(default_factory=dict)  # what env refers to: see write_files
 
     @property
     def values(self) -> dict[str, str]:
@@ -69,6 +72,7 @@ class EngineCommand:
         for path, content in self.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
+        moe.link(self.links)
 
 
 _PROGRAM = ["-m", "sglang.launch_server"]
@@ -158,7 +162,13 @@ def build(
     if rows and "--max-running-requests" in given:
         argv += capacity
     env = _ENVIRONMENT | (cpu.engine_environment() if profile.vendor == "cpu" else {})
-    return EngineCommand(argv, env, files, committed, requests)
+    links = {}
+    # Whoever has set the variable has files of his own.
+    if profile.gpu and moe.VARIABLE not in os.environ and moe.is_for(CONFIGS / "moe", profile.gpu):
+        links = moe.links(CONFIGS / "moe", run_dir / "moe")
+    if links:
+        env[moe.VARIABLE] = str(run_dir / "moe")
+    return EngineCommand(argv, env, files, committed, requests, links)
 
 
 def _number(requests: str) -> int:

@@ -1,5 +1,6 @@
 -- Dead letters, the oldest first, or the request of one. ARGV: '' | the id of a job
--- Returns {{entry, id, tenant, reason, attempts, is its request kept (0|1)}, ...} | request or nil
+-- Returns {{entry, id, tenant, reason, attempts, is its request kept (0|1)}, ...} | request or nil; of an
+-- entry that somebody else has written, what it has of these
 local rows = {}
 for i, entry in ipairs(redis.call('XRANGE', P .. 'dead', '-', '+')) do
   local letter = {}
@@ -10,7 +11,8 @@ for i, entry in ipairs(redis.call('XRANGE', P .. 'dead', '-', '+')) do
     return letter.body
   end
   rows[i] = {
-    entry[1], letter.id, letter.tenant or '', letter.reason, letter.attempts, letter.body and 1 or 0,
+    entry[1], letter.id or '', letter.tenant or '', letter.reason or '', tonumber(letter.attempts) or 0,
+    letter.body and 1 or 0,
   }
 end
 return ARGV[1] == '' and rows or nil

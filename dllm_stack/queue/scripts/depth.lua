@@ -1,6 +1,6 @@
 -- Figures of a pool.
 -- Returns {running, slots, live workers, those set aside, dead letters,
---          for each tier {jobs waiting, their bytes, ms of the oldest}}
+--          paused (0|1), draining (0|1), for each tier {jobs waiting, their bytes, ms of the oldest}}
 local running, slots = 0, 0
 local workers = redis.call('ZRANGE', P .. 'workers', '(' .. NOW, '+inf', 'BYSCORE')
 for _, worker in ipairs(workers) do
@@ -17,5 +17,6 @@ for i, tier in ipairs(TIERS) do
   }
 end
 return {
-  running, slots, #workers, redis.call('ZCARD', P .. 'set_aside'), redis.call('XLEN', P .. 'dead'), tiers,
+  running, slots, #workers, redis.call('ZCARD', P .. 'set_aside'), redis.call('XLEN', P .. 'dead'),
+  redis.call('EXISTS', P .. 'paused'), redis.call('EXISTS', P .. 'draining'), tiers,
 }

@@ -119,6 +119,10 @@ local function run(job, worker)
   return {job.id, job.tier, worker, attempt, waited, tonumber(job.tokens)}
 end
 
+if redis.call('EXISTS', P .. 'paused') == 1 then
+  return {}
+end
+
 math.randomseed(TIME[2])
 local candidates, dispatched, touched = read_candidates(), {}, {}
 local turn = tonumber(redis.call('HGET', P .. 'fair', 'turn') or 0)

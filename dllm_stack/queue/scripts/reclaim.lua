@@ -17,6 +17,9 @@ if watched and (NOW < tonumber(watched) or NOW - watched > TTL_MS / 2) then
   return {{}, 0, 0, {}}
 end
 
+redis.call('PEXPIRE', P .. 'paused', ORDER_KEPT)
+redis.call('PEXPIRE', P .. 'draining', ORDER_KEPT)
+
 local left = AT_ONCE
 
 local workers = {}

@@ -7,6 +7,7 @@ redis.call('ZADD', P .. 'workers', NOW + TTL_MS, worker)
 redis.call('HSET', P .. 'worker:' .. worker, 'card', ARGV[2], 'slots', ARGV[3])
 redis.call('SET', P .. 'last_worker', '1', 'PX', TTL_MS + GRACE_MS)
 redis.call('PEXPIRE', P .. 'drained:' .. worker, DAY)
+redis.call('PEXPIRE', P .. 'paused:' .. worker, DAY)
 trim(P .. 'commands:' .. worker, acked)
 
 local leases = redis.call('HGETALL', P .. 'running:' .. worker)

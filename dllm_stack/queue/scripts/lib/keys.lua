@@ -23,6 +23,8 @@
 --   fair               hash    <t>: the tier's virtual time; turn: jobs dispatched so far
 --   waiting_bytes      hash    pool, <t>: bytes of the bodies
 --   wake               list    at most one element; routers sleep on it
+--   paused             string  there when no job is dispatched, by order
+--   draining           string  there when no new job is taken, by order
 --   drain              hash    at, interval: time of the last end if somebody waited then, smoothed time
 --                              between two ends
 --
@@ -31,6 +33,7 @@
 --   worker:<w>         hash    card, slots, failures (in a row), trips (how often it was set aside since it
 --                              last completed a job)
 --   drained:<w>        string  there when it gets no more jobs, by order; it outlives a lost heartbeat
+--   paused:<w>         string  the same of an order that can be taken back
 --   running:<w>        hash    id -> id of the claim in commands:<w>: the leases, and the busy slots
 --   running            hash    tenant -> its leases
 --   free               zset    worker -> free slots, of those that have any
@@ -56,6 +59,7 @@ local TIME = redis.call('TIME')
 local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 local MINUTE = 60000
 local DAY = 1440 * MINUTE
+local ORDER_KEPT = 30 * DAY -- without a router
 local TIERS = {'priority', 'default', 'flex'}
 
 local function job_key(id)

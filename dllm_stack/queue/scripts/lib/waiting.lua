@@ -10,6 +10,14 @@ local function wake_router()
   end
 end
 
+-- A pool is not paused any more. What it did not end meanwhile says nothing about its pace.
+local function go_on()
+  if redis.call('DEL', P .. 'paused') == 1 then
+    redis.call('HDEL', P .. 'drain', 'at')
+    wake_router()
+  end
+end
+
 local function count(job, sign)
   for _, scope in ipairs({'pool', job.tier}) do
     if redis.call('HINCRBY', P .. 'waiting_bytes', scope, sign * job.bytes) == 0 then

@@ -14,7 +14,7 @@ end
 local function settle_worker(worker)
   local slots = tonumber(redis.call('HGET', P .. 'worker:' .. worker, 'slots') or 0)
   local returns_at = set_aside_until(worker)
-  if redis.call('EXISTS', P .. 'drained:' .. worker) == 1 then
+  if redis.call('EXISTS', P .. 'drained:' .. worker, P .. 'paused:' .. worker) > 0 then
     slots = 0
   elseif returns_at then
     slots = NOW < returns_at and 0 or math.min(slots, 1)

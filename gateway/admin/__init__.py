@@ -1,0 +1,1 @@
+"""The admin API: pools, workers, modes, tenants and keys, on a port of its own."""

@@ -1,0 +1,106 @@
+"""What stands before every route of the admin API, those that do not exist included."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from dllm_stack.tenants import Key
+from gateway.access import GIVE_UP_S, Access
+from gateway.body import ClientGone, read_body
+from gateway.channel import Channel
+from gateway.refusal import refuse_unread
+
+MAX_BODY_BYTES = 64 << 10
+MAX_BODY_S = 10.0
+
+_NOTES = "dllm_stack.admin_notes"  # where a scope has them
+_LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+log = structlog.get_logger()
+
+
+class Guard:
+    """Lets nobody in without an admin key, takes no more of a body than it should have, and writes a line
+    into the log for each act."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id, headers = uuid4().hex, Headers(scope=scope)
+        try:
+            await self._access.admin(headers)
+            body = await _read(headers, receive)
+            key = await self._access.admin(headers)  # it may have been revoked meanwhile
+        except RequestError as error:
+            give_up_at = asyncio.get_running_loop().time() + GIVE_UP_S
+            with suppress(ClientGone):
+                await refuse_unread(error.problem, receive, Channel(send, request_id, give_up_at))
+        except ClientGone:
+            pass
+        else:
+            await self._admit(key, request_id, scope, _Again(body, receive), send)
+
+    async def _admit(self, key: Key, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        notes: dict[str, Any] = {}
+        scope[_NOTES] = notes
+        status: int | None = None
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        finally:
+            if scope["method"] not in _LOOKS:
+                # As it was sent, with its escapes: nobody can forge a line.
+                act = f"{scope['method']} {scope['raw_path'].decode('latin-1')}"
+                client = (scope.get("client") or ("",))[0]
+                log.info(
+                    "admin", act=act, key=key.id, client=client, status=status, request=request_id, **notes
+                )
+
+
+def note(request: Request, **what: Any) -> None:
+    """For the line in the log."""
+    request.scope[_NOTES].update(what)
+
+
+class _Again:
+    """A body that was read, for those who come after."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+async def _read(headers: Headers, receive: Receive) -> bytes:
+    try:
+        async with asyncio.timeout(MAX_BODY_S):
+            return await read_body(headers, receive, MAX_BODY_BYTES)
+    except TimeoutError:
+        message = f"The request did not send its body within {MAX_BODY_S:g} s."
+        raise RequestError(Problem(ErrorCode.DEADLINE_EXCEEDED, message)) from None

@@ -26,6 +26,7 @@ class ErrorCode(StrEnum):
     UNSUPPORTED_PARAMETER = "unsupported_parameter"
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     BODY_TOO_LARGE = "body_too_large"
+    REQUEST_TIMEOUT = "request_timeout"
     INVALID_API_KEY = "invalid_api_key"
     PERMISSION_DENIED = "permission_denied"
     RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
@@ -57,6 +58,7 @@ KINDS: dict[ErrorCode, Kind] = {
     ErrorCode.UNSUPPORTED_PARAMETER: Kind(400, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.CONTEXT_LENGTH_EXCEEDED: Kind(400, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.BODY_TOO_LARGE: Kind(413, "invalid_request_error", Outcome.REJECTED),
+    ErrorCode.REQUEST_TIMEOUT: Kind(408, "timeout_error", Outcome.REJECTED),
     ErrorCode.INVALID_API_KEY: Kind(401, "authentication_error", Outcome.REJECTED),
     ErrorCode.PERMISSION_DENIED: Kind(403, "permission_error", Outcome.REJECTED),
     ErrorCode.RATE_LIMIT_EXCEEDED: Kind(429, "rate_limit_error", Outcome.REJECTED),

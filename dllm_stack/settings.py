@@ -30,6 +30,7 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 Policy = Literal["session", "prefix", "least_tokens"]
 
 _PREFIX = "DLLM_"
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d{1,5})?|https?://\[[0-9a-f:]+\](:\d{1,5})?")
 _NO_SETTINGS = re.compile(r"DLLM_CONFIG$|DLLM_TEST_")  # the settings file; what only tests read
 
 
@@ -118,6 +119,10 @@ class GatewaySettings(Listener):
     port: int = Field(8000, ge=0, le=65535)
     request_timeout_s: float = Field(600.0, gt=0, description="Deadline of a request, waiting included.")
     max_body_bytes: int = Field(4 << 20, ge=1)
+    body_timeout_s: float = Field(60.0, gt=0, description="How long a client may take to send a body.")
+    cors_origins: list[str] = Field(
+        [], description="Web pages of these origins may use the API from a browser; `*`: of any."
+    )
     reply_grace_s: float = Field(
         10.0, ge=0, description="How long running streams outlive an unreachable Redis."
     )
@@ -125,6 +130,16 @@ class GatewaySettings(Listener):
         15.0, ge=0, description="Silence of a stream after which it gets a comment; 0: none."
     )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for open requests.")
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, origins: list[str]) -> list[str]:
+        for origin in origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"{origin!r} is no origin, as in https://app.example or http://localhost:3000"
+                )
+        return origins
 
 
 class AccessSettings(_Group):

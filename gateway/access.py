@@ -6,7 +6,6 @@ import asyncio
 import re
 from contextlib import suppress
 from typing import NoReturn
-from uuid import uuid4
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -26,6 +25,7 @@ from gateway.inquiry import Inquiry
 from gateway.jobs import Call
 from gateway.metrics import Metrics
 from gateway.refusal import refuse_unread
+from gateway.request_id import request_id_of
 from gateway.terms import DEFAULT_TENANT, tenant_named, usual_tier
 
 OPEN = frozenset({"/", "/healthz", "/readyz", "/metrics"})  # what answers without a key
@@ -169,7 +169,8 @@ class Guard:
                 scope[_TENANT] = await self._access.tenant(Headers(scope=scope))
             except RequestError as error:
                 give_up_at = asyncio.get_running_loop().time() + GIVE_UP_S
+                channel = Channel(send, request_id_of(scope), give_up_at)
                 with suppress(ClientGone):
-                    await refuse_unread(error.problem, receive, Channel(send, uuid4().hex, give_up_at))
+                    await refuse_unread(error.problem, receive, channel)
                 return
         await self._app(scope, receive, send)

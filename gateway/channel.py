@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.datastructures import Headers
 from starlette.types import Message, Send
@@ -17,21 +17,26 @@ class Channel:
     Attributes:
         started: status and headers are sent.
         give_up_at: loop time from which a send that cannot proceed is abandoned.
+        headers: of every answer, whatever it is.
+        before_end: is awaited before the last of the answer is sent.
     """
 
     def __init__(self, send: Send, request_id: str, give_up_at: float) -> None:
         self.started = False
         self.give_up_at = give_up_at
+        self.headers = {"x-request-id": request_id}
+        self.before_end: Callable[[], Awaitable[None]] | None = None
         self._send_message = send
-        self._request_id = request_id
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         """Every method raises ClientGone when the client has not read until `give_up_at`."""
         self.started = True
-        raw = Headers({**headers, "x-request-id": self._request_id}).raw
+        raw = Headers({**headers, **self.headers}).raw
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def write(self, body: bytes, *, more: bool) -> None:
+        if not more and self.before_end is not None:
+            await self.before_end()
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
     async def _send(self, message: Message) -> None:

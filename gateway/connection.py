@@ -1,66 +1,109 @@
-"""One client's HTTP connection: uvicorn's, made to notice every client that is gone."""
+"""One client's HTTP connection: uvicorn's, made to notice every client that is gone, and to end with one that
+takes its time."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dllm_stack.outcomes import ErrorCode, Problem
+from gateway.body import LINGER_S
+from gateway.request_id import new_request_id
 from gateway.sse import encode_json
 
 # What a client that vanishes without a word, its machine off or its network cut, may leave unanswered.
 _SILENT_S, _PROBE_EVERY_S, _PROBES = 30, 10, 3
 
 MAX_HEAD_BYTES = 64 << 10
-MAX_HEAD_S = 30
+MAX_HEAD_S = 30.0
+MAX_TAKE_S = 60.0  # for what of an answer is still here when the last of it is written
 
 
 class Connection(HttpToolsProtocol):
-    """Differs from uvicorn's in five ways.
+    """Differs from uvicorn's in seven ways.
 
     - A client that sends a request before it has the answer to the one before is cut off. uvicorn would
       put the request aside and read no further, and so not see that client go away.
     - A client that has not sent a whole request is idle, and cut off as such.
     - Headers have a limit, in bytes and in seconds.
+    - What is left of a body once its request is answered has a limit, in seconds.
+    - So has what is left of an answer: uvicorn would wait for whoever takes a byte now and then.
     - A client that vanishes is found out by the kernel.
     - What is no HTTP is refused in the shape of every other error.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_began: float | None = None  # loop time; None: no headers are being received
+        self._head_timer: asyncio.TimerHandle | None = None  # there while headers are being received
         self._head_bytes = 0
+        self._receives = False  # a request, from the first byte to the last
+        self._end_timers: list[asyncio.TimerHandle] = []  # of the request that was answered last
         _watch(transport.get_extra_info("socket"))
         self._limit_idleness()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_head_timer()
+        self._stop_end_timers()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._head_began is not None:
+        if self._head_timer is not None:
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES or self.loop.time() - self._head_began > MAX_HEAD_S:
-                self._head_began = None
-                self.send_400_response(
-                    f"The headers take more than {MAX_HEAD_BYTES} bytes or {MAX_HEAD_S} s."
-                )
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse(ErrorCode.INVALID_VALUE, f"The headers take more than {MAX_HEAD_BYTES} bytes.")
         self._limit_idleness()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head_began, self._head_bytes = self.loop.time(), 0
+        self._receives = True
+        self._head_bytes = 0
+        self._stop_head_timer()
+        self._head_timer = self.loop.call_later(MAX_HEAD_S, self._refuse_slow_head)
 
     def on_headers_complete(self) -> None:
-        self._head_began = None
+        self._stop_head_timer()
         if self._is_answering():
             raise ConnectionError("the request before is not answered yet")
+        self._stop_end_timers()
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        self._receives = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._receives:
+            self._end_timers.append(self.loop.call_later(LINGER_S, self._end_unsent_request))
+        if self.transport.get_write_buffer_size():
+            self._end_timers.append(self.loop.call_later(MAX_TAKE_S, self._end_untaken_answer))
+
     def send_400_response(self, msg: str) -> None:
+        self._refuse(ErrorCode.INVALID_VALUE, msg)
+
+    def _refuse_slow_head(self) -> None:
+        self._refuse(ErrorCode.REQUEST_TIMEOUT, f"The headers did not arrive within {MAX_HEAD_S:g} s.")
+
+    def _refuse(self, code: ErrorCode, message: str) -> None:
+        self._stop_head_timer()
         if not self._is_answering():  # else it would come between the parts of an answer
-            body = encode_json(Problem(ErrorCode.INVALID_VALUE, msg).body())
-            self.transport.write(_BAD_REQUEST % len(body) + body)
+            problem = Problem(code, message)
+            body = encode_json(problem.body())
+            status = f"{problem.status} {HTTPStatus(problem.status).phrase}".encode()
+            self.transport.write(_REFUSAL % (status, len(body), new_request_id().encode()) + body)
         self.transport.close()
+
+    def _end_unsent_request(self) -> None:
+        if self._receives:
+            self.transport.close()
+
+    def _end_untaken_answer(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
@@ -71,11 +114,22 @@ class Connection(HttpToolsProtocol):
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
 
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-_BAD_REQUEST = (
-    b"HTTP/1.1 400 Bad Request\r\n"
+    def _stop_end_timers(self) -> None:
+        for timer in self._end_timers:
+            timer.cancel()
+        self._end_timers.clear()
+
+
+_REFUSAL = (
+    b"HTTP/1.1 %s\r\n"
     b"content-type: application/json\r\n"
     b"content-length: %d\r\n"
+    b"x-request-id: %s\r\n"
     b"connection: close\r\n"
     b"\r\n"
 )

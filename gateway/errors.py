@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import structlog
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from gateway.request_id import request_id_of
 from gateway.sse import encode_json
+
+log = structlog.get_logger()
 
 INTERNAL = Problem(ErrorCode.INTERNAL_ERROR, "The gateway failed on this request.")
 
@@ -45,6 +49,7 @@ def install(app: FastAPI) -> None:
         return response
 
     async def unexpected(request: Request, error: Exception) -> Response:
+        log.error("unexpected error", request=request_id_of(request.scope), path=request.url.path[:200])
         return error_response(INTERNAL)
 
     app.add_exception_handler(RequestError, request_error)

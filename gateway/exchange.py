@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any
-from uuid import uuid4
 
 import structlog
 from msgspec.structs import replace
@@ -14,10 +13,11 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from dllm_stack.limits import LimitError, Reservation
 from dllm_stack.messages import End, Information
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.tenants import Tenant
-from gateway import relay
+from gateway import charge, relay
 from gateway.answer import Answer
 from gateway.body import ClientGone, decode_json, read_body
 from gateway.catalogue import OTHER
@@ -29,6 +29,7 @@ from gateway.jobs import Call, Jobs
 from gateway.keep_alive import KeepAlive
 from gateway.metrics import Pace
 from gateway.refusal import refuse_unread
+from gateway.request_id import client_request_id, request_id_of
 from gateway.terms import Terms, TermsInHeaders, settle_auto
 
 SEND_GRACE_S = 5.0  # what a client that does not read may take beyond the deadline
@@ -54,7 +55,7 @@ class Exchange(Response):
         self._gateway = gateway
         self._endpoint = endpoint
         self._interpret = interpret
-        self._id = uuid4().hex
+        self._id = ""
         self._model = OTHER
         self._timeout_s = math.inf
         self._call: Call | Inquiry | None = None
@@ -73,7 +74,7 @@ class Exchange(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway, loop = self._gateway, asyncio.get_running_loop()
-        self._started = loop.time()
+        self._id, self._started = request_id_of(scope), loop.time()
         self._limit(gateway.settings.gateway.request_timeout_s)
         channel = Channel(send, self._id, self._deadline + SEND_GRACE_S)
         open_requests = gateway.metrics.open_requests.labels(self._endpoint)
@@ -94,6 +95,7 @@ class Exchange(Response):
                 log.warning(
                     "request failed",
                     request=self._id,
+                    client_request=client_request_id(Headers(scope=scope)),
                     endpoint=self._endpoint,
                     model=self._model,
                     code=end.problem and str(end.problem.code),
@@ -139,11 +141,15 @@ class Exchange(Response):
         gateway = self._gateway
         if gateway.draining:
             raise RequestError(SHUTTING_DOWN)
+        limit_s = gateway.settings.gateway.body_timeout_s
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with asyncio.timeout_at(min(self._deadline, self._started + limit_s)):
                 body = await read_body(headers, receive, gateway.settings.gateway.max_body_bytes)
         except TimeoutError:
-            raise RequestError(self._deadline_exceeded("send its body")) from None
+            if self._timeout_s <= limit_s:
+                raise RequestError(self._deadline_exceeded("send its body")) from None
+            message = f"The body did not arrive within {limit_s:g} s."
+            raise RequestError(Problem(ErrorCode.REQUEST_TIMEOUT, message)) from None
         self._body_read = True
         asked = decode_json(body)
         if isinstance(asked, dict):
@@ -159,7 +165,9 @@ class Exchange(Response):
             jobs.close(self._closed)
         watch = asyncio.create_task(self._watch(receive))
         timer = asyncio.get_running_loop().call_at(self._deadline, self._expire)
+        reservation: Reservation | None = None
         try:
+            reservation = await self._reserve(call, terms.tenant, jobs, channel)
             await jobs.admit()
             answers = [
                 Answer(
@@ -179,6 +187,25 @@ class Exchange(Response):
             timer.cancel()
             watch.cancel()
             jobs.release()
+            if reservation is not None:
+                await reservation.settle(charge.used(jobs.tickets))
+
+    async def _reserve(self, call: Call, tenant: Tenant, jobs: Jobs, channel: Channel) -> Reservation:
+        counts = tenant.limits.tokens_per_minute is not None
+        asks = charge.asked(call.prompts_of_jobs, call.decoding.max_tokens) if counts else (0, 0)
+        try:
+            reservation = await self._gateway.limiter.reserve(tenant, self._id, *asks)
+        except LimitError as error:
+            channel.headers |= error.headers
+            raise
+        channel.headers |= reservation.headers
+
+        async def settle() -> None:
+            """A client that has its answer may send the next request at once, and has room for it."""
+            await reservation.settle(charge.used(jobs.tickets))
+
+        channel.before_end = settle
+        return reservation
 
     async def _ask(self, inquiry: Inquiry, receive: Receive, channel: Channel) -> End:
         self._asking = asyncio.create_task(self._gateway.ledger.feed(inquiry.pool).ask(inquiry.asks))

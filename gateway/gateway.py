@@ -10,6 +10,7 @@ from typing import cast
 from starlette.requests import Request
 
 from dllm_stack.background import forever
+from dllm_stack.limits import Limiter
 from dllm_stack.outcomes import ErrorCode, Problem
 from dllm_stack.queue import Registry
 from dllm_stack.redis import Connections
@@ -37,6 +38,12 @@ class Gateway:
         self.ledger = Ledger(self.connections, settings)
         self.metrics = Metrics()
         self.access = Access(settings.access, self.connections, self.ledger.id, self.metrics)
+        self.limiter = Limiter(
+            self.connections,
+            settings.limits,
+            heartbeat_s=settings.queue.heartbeat_s,
+            lease_s=settings.queue.heartbeat_ttl_s,
+        )
         self.draining = False
 
     @asynccontextmanager
@@ -45,7 +52,7 @@ class Gateway:
         steps = [self.catalogue.keep_fresh]
         if self.access.ring is not None:
             steps.append(self.access.ring.keep_fresh)
-        tasks = [asyncio.create_task(forever(step)) for step in steps]
+        tasks = [asyncio.create_task(forever(step)) for step in (*steps, *self.limiter.steps)]
         try:
             yield
         finally:

@@ -29,6 +29,7 @@ class Ticket:
         end: how the job ended; None while it is open.
         settled: the queue has ended the job, so there is nothing to cancel there.
         admitted_at: loop time of the admission; None before it.
+        prompt_tokens: as told with the last block; 0 before any.
         refused_at: loop time since when a queue that lost the job does not take it back; None: it has it.
     """
 
@@ -39,10 +40,16 @@ class Ticket:
         self.settled = False
         self.admitted_at: float | None = None
         self.refused_at: float | None = None
+        self.prompt_tokens = 0
         self._wake = wake
         self._token_ids: list[int] = []
         self._text = ""
         self._arrivals: list[Arrival] = []
+
+    @property
+    def tokens(self) -> int:
+        """Of the answer so far."""
+        return len(self._token_ids)
 
     @property
     def committed(self) -> Committed:
@@ -82,6 +89,7 @@ class Ticket:
             if rest.token_ids or rest.text:
                 self._token_ids += rest.token_ids
                 self._text += rest.text
+                self.prompt_tokens = rest.prompt_tokens
                 self._arrivals.append(Arrival(rest, at))
         if reply.end is None or reply.end.outcome is not Outcome.COMPLETED:
             return True

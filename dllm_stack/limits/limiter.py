@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from dllm_stack.background import forever
 from dllm_stack.limits.headers import Standing, standing_headers
 from dllm_stack.limits.script import WINDOW_MS, Scripts
 from dllm_stack.limits.verdicts import refusal
@@ -92,15 +91,11 @@ class Limiter:
         self._open: dict[str, Reservation] = {}  # of tenants whose open requests are counted
         self._seen: dict[str, _Seen] = {}
         self._unsettled: asyncio.Queue[_Settlement] = asyncio.Queue()
-        self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self) -> None:
-        self._tasks = [asyncio.create_task(forever(step)) for step in (self._renew_leases, self._settle_next)]
-
-    async def aclose(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    @property
+    def steps(self) -> list[Callable[[], Awaitable[None]]]:
+        """What is to be repeated for ever."""
+        return [self._renew_leases, self._settle_next]
 
     async def reserve(self, tenant: Tenant, request_id: str, tokens: int, guess: int = 0) -> Reservation:
         """

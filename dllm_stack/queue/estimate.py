@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dllm_stack.messages import ChatPrompt, Job, Prompt, TextPrompt, encode
 
 _BYTES_PER_TOKEN = 4  # exact for token ids, as they are packed here; about right for text of any script
-_LONGEST_GUESS = 512  # tokens of an answer. Few reach a high max_tokens, and the end corrects the guess
+LONGEST_GUESS = 512  # tokens of an answer. Few reach a high max_tokens, and the end corrects the guess
 FIRST_PREFIX_TOKENS = 256  # less is not worth to look for
 _MOST_PREFIXES = 16
 
@@ -31,11 +31,15 @@ def prompt_bytes(prompt: Prompt) -> bytes:
             return b"".join(id.to_bytes(_BYTES_PER_TOKEN, "little") for id in prompt.ids)
 
 
+def prompt_tokens(prompt: bytes) -> int:
+    return len(prompt) // _BYTES_PER_TOKEN
+
+
 def estimate(job: Job, prompt: bytes) -> Estimate:
     """The share of its tenant and the load of its worker are counted with this until the job has ended."""
-    tokens = len(prompt) // _BYTES_PER_TOKEN
+    tokens = prompt_tokens(prompt)
     asked = job.decoding.max_tokens
-    answer = _LONGEST_GUESS if asked is None else min(asked, _LONGEST_GUESS)
+    answer = LONGEST_GUESS if asked is None else min(asked, LONGEST_GUESS)
     return Estimate(tokens, max(1, tokens + answer))
 
 

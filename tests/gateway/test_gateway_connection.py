@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from contextlib import suppress
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway import connection
+from dllm_stack.settings import Settings
+from gateway import body, connection
 from gateway.connection import MAX_HEAD_BYTES
 from tests.gateway.fake_worker import FakeWorker
-from tests.gateway.served import Served, until
+from tests.gateway.served import Served, serving, until
 
 REQUEST = b'POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\n{"text": "Hi", "stream": true}'
 
@@ -112,9 +114,80 @@ async def test_headers_just_too_long_are_refused(served: Served) -> None:
     writer.close()
 
 
+async def drip(writer: asyncio.StreamWriter) -> None:
+    """Now and then a byte, so that the connection is never idle."""
+    with suppress(ConnectionError):
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+
+async def refusal(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[bytes, str]:
+    """The status line and error code that a client gets while it drips."""
+    dripping = asyncio.create_task(drip(writer))
+    head, body = (await asyncio.wait_for(reader.read(), 20)).split(b"\r\n\r\n", 1)
+    dripping.cancel()
+    writer.close()
+    return head.split(b"\r\n")[0], re.findall(r'"code":"(\w+)"', body.decode())[0]
+
+
 async def test_slow_headers_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_HEAD_S", -1)
+    monkeypatch.setattr(connection, "MAX_HEAD_S", 0.3)
     reader, writer = await _connect(served)
     writer.write(b"GET /healthz HTTP/1.1\r\nx-")
-    assert (await reader.read()).startswith(b"HTTP/1.1 400")
+    assert await refusal(reader, writer) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
+    await until(lambda: not served.server.server_state.connections)
+
+
+async def test_the_time_for_headers_is_each_request_s_own(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_HEAD_S", 0.3)
+    reader, writer = await _connect(served)
+    began = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() < began + 0.7:
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"200 OK" in await asyncio.wait_for(reader.readuntil(b'{"status":"ok"}'), 20)
     writer.close()
+
+
+async def test_a_slow_body_is_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "LINGER_S", 0.1)
+    changed = settings.gateway.model_copy(update={"body_timeout_s": 0.3})
+    async with serving(settings.model_copy(update={"gateway": changed})) as served:
+        reader, writer = await _connect(served)
+        writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n{")
+        assert await refusal(reader, writer) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
+        await until(lambda: not served.server.server_state.connections)
+        assert await served.outcomes() == {("generate", "other", "rejected", "request_timeout"): 1}
+
+
+async def test_a_body_that_nobody_asked_for_is_not_awaited(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LINGER_S", 0.3)
+    reader, writer = await _connect(served)
+    writer.write(b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n{")
+    assert await refusal(reader, writer) == (b"HTTP/1.1 404 Not Found", "not_found")
+    await until(lambda: not served.server.server_state.connections)
+
+
+@pytest.mark.parametrize("header", [b"", b"connection: close\r\n"])
+async def test_an_answer_that_is_taken_a_byte_at_a_time_is_given_up(
+    served: Served, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch, header: bytes
+) -> None:
+    monkeypatch.setattr(connection, "MAX_TAKE_S", 0.3)
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect(("127.0.0.1", served.port))
+    slow.send(REQUEST.replace(b"host: x\r\n", b"host: x\r\n" + header).replace(b"true", b"null"))
+    run = await worker.claimed()
+    for _ in range(4):
+        await run.commit("x" * 2_000_000)
+    await run.finish()
+    await until(lambda: not served.gateway.ledger.open)
+    while served.server.server_state.connections:
+        slow.recv(1)
+        await asyncio.sleep(0.01)
+    slow.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from dllm_stack.capabilities import DRAWING, Capability
 from dllm_stack.decoding import ALGORITHMS, Parameters
 from dllm_stack.outcomes import KINDS
 from dllm_stack.settings import Settings
@@ -35,15 +36,28 @@ def test_every_endpoint_is_listed() -> None:
     assert sorted(listed) == sorted(rows)
 
 
-def verdict(rules: Rules[Any], name: str) -> str:
+# What `decoding.choose` takes of an autoregressive model.
+OF_DIFFUSION: dict[str, tuple[Any, ...]] = {"dllm": (), "custom_params": ({},)}
+
+
+def verdict(rules: Rules[Any], name: str, *, autoregressive: bool = False) -> str:
+    """Of a model that honours all that its kind can."""
+    if name in rules.conditional and not autoregressive:
+        return only(rules.conditional[name].values)
+    if name in rules.honoured.model_fields and name in OF_DIFFUSION and autoregressive:
+        return only(OF_DIFFUSION[name])
     if name in rules.honoured.model_fields:
         return "honoured"
     if name in rules.ignored:
         return "ignored"
     if name in rules.neutral:
-        neutral = [msgspec.json.encode(value).decode() for value in rules.neutral[name].values]
-        return f"only {', '.join(map(code, neutral or ['null']))}"
+        return only(rules.neutral[name].values)
     return "refused"
+
+
+def only(values: tuple[Any, ...]) -> str:
+    neutral = [msgspec.json.encode(value).decode() for value in values]
+    return f"only {', '.join(map(code, neutral or ['null']))}"
 
 
 def test_the_verdict_on_every_parameter() -> None:
@@ -59,14 +73,32 @@ def test_the_verdict_on_every_parameter() -> None:
         for name in (*rules.honoured.model_fields, *rules.neutral, *rules.ignored)
     }
     order = ["honoured", "only", "ignored"]
-    verdicts = {name: [verdict(rules, name) for rules in columns.values()] for name in names}
+    verdicts = {
+        name: [
+            verdict(rules, name, autoregressive=autoregressive)
+            for rules in columns.values()
+            for autoregressive in (False, True)
+        ]
+        for name in names
+    }
 
     def place(name: str) -> tuple[int, str]:
         kinds = {each.split()[0] for each in verdicts[name]}
         return min(order.index(kind) for kind in kinds & set(order)), name
 
     rows = [[code(name), *verdicts[name]] for name in sorted(names, key=place)]
-    assert_holds("api.md", table(["parameter", *map(code, columns)], *rows))
+    header = [title for column in map(code, columns) for title in (column, f"{column} autoregressive")]
+    assert_holds("api.md", table(["parameter", *header], *rows))
+
+
+def test_every_capability_is_of_a_parameter() -> None:
+    asked = {
+        str(conditional.capability)
+        for rules in (CHAT, COMPLETIONS, GENERATE, SAMPLING_RULES)
+        for conditional in rules.conditional.values()
+    }
+    assert asked | DRAWING == set(Capability)
+    assert_holds("api.md", f"{', '.join(code(each) for each in sorted(Capability))}")
 
 
 def test_the_verdict_on_every_field_about_tokens() -> None:

@@ -16,7 +16,7 @@ INVALID, UNSUPPORTED = "invalid_value", "unsupported_parameter"
 TOKEN, FAVOURED, MOST = 22, "7", 5
 # The favoured token is drawn several times, and less often where repetition costs something.
 _FAVOUR = {"logit_bias": {str(TOKEN): 12}}
-_OFTEN = 6
+_OFTEN = 8
 _INSIDE = "sampling_params."
 
 
@@ -116,6 +116,11 @@ def has_token_logprobs(top: int) -> Check:
     return check
 
 
+def has_texts(seen: Seen, usual: Seen) -> None:
+    texts = [text for _, _, text in seen.last["meta_info"]["output_token_logprobs"]]
+    assert "".join(texts) == seen.text == usual.text
+
+
 _COLOUR = {
     "type": "object",
     "properties": {"colour": {"enum": ["red", "green"]}},
@@ -162,7 +167,10 @@ SHAPES = [
             ({"response_format": {"type": "text"}}, SAME),
             ({"response_format": {"type": "json_object"}}, _says(is_json)),
             ({"response_format": _FORMAT}, _says(is_a_colour)),
-            ({"response_format": {"type": "json_schema"}}, Refused(INVALID, "response_format")),
+            (
+                {"response_format": {"type": "json_schema"}},
+                Refused("missing_required_parameter", "response_format.json_schema"),
+            ),
             model=AUTOREGRESSIVE,
         )
     ),
@@ -176,6 +184,12 @@ LOGPROBS = [
     _case(COMPLETIONS, "logprobs", {"logprobs": 2}, _says(has_completion_logprobs(2))),
     _case(COMPLETIONS, "logprobs", {"logprobs": MOST + 1}, Refused(INVALID, "logprobs")),
     _case(GENERATE, "return_logprob", {"return_logprob": True}, _says(has_token_logprobs(0))),
+    _case(
+        GENERATE,
+        "return_text_in_logprobs",
+        {"return_logprob": True, "return_text_in_logprobs": True},
+        _says(has_texts),
+    ),
     _case(
         GENERATE,
         "top_logprobs_num",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from tests.conformance.seen import Seen
 from tests.conformance.table import CHAT, COMPLETIONS, DIFFUSION, GENERATE
@@ -32,6 +33,7 @@ def usual(kind: str) -> dict[str, dict[str, Any]]:
     return {path: body | {"temperature": 0} for path, body in BASE.items()} | {GENERATE: generate}
 
 
+_MOST_CHARACTERS = 60  # of a name
 _SHORT = {CHAT: "chat", COMPLETIONS: "completions", GENERATE: "generate"}
 
 
@@ -109,7 +111,9 @@ class Case:
         told = sorted(self.change.items(), key=lambda change: change[0] != self.parameter)
         changes = ", ".join(f"{name}={value!r}" for name, value in told).replace(RENDERED, "...")
         kind = "" if self.model == DIFFUSION else f"{self.model} "
-        return f"{kind}{_SHORT[self.path]}: {changes[:150]}"
+        if len(changes) > _MOST_CHARACTERS:
+            changes = f"{changes[:_MOST_CHARACTERS]}... {crc32(changes.encode()):08x}"
+        return f"{kind}{_SHORT[self.path]}: {changes}"
 
 
 def changes(

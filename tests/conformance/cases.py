@@ -20,7 +20,11 @@ UNSUPPORTED = "unsupported_parameter"
 def follows(cell: Cell) -> Iterator[Case]:
     """What the table says of a parameter that is not honoured."""
     example = sample(cell.column, cell.parameter)
-    refused = Refused(UNSUPPORTED, cell.param)
+    # The engine's own parameters of a model that has none are refused by what is inside.
+    inside = (
+        ".dllm" if (cell.parameter, cell.kind, cell.column) == ("custom_params", "only", SAMPLING) else ""
+    )
+    refused = Refused(UNSUPPORTED, cell.param + inside)
 
     def case(value: Any, expect: Any, *, streams: bool = True) -> Case:
         return Case(cell.path, cell.param, {cell.param: value}, expect, streams, model=cell.model)

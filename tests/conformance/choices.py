@@ -46,6 +46,14 @@ _REPORT = [
 ]
 
 
+# What the model is so unsure of that no two answers are alike.
+_DRAWN = {"temperature": 2, "dllm": {"threshold": 0.99}}
+_UNSURE: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [_user("What is 487 + 96 * 7?")]},
+    COMPLETIONS: {"prompt": "The Great Wall"},
+}
+
+
 def _says(check: Check, *, varies: bool = False) -> Answers:
     return Answers(check=check, varies=varies)
 
@@ -106,8 +114,8 @@ SEVERAL = [
             "n",
             ({"n": 1}, SAME),
             ({"n": 2}, _says(has_equal_choices(2))),
-            ({"n": 3, "temperature": 2, "seed": 7}, _says(has_choices_of_their_own(3))),
-            ({"n": 3, "temperature": 2}, _says(has_choices_of_their_own(3), varies=True)),
+            ({"n": 5, **_DRAWN, **_UNSURE[path], "seed": 7}, _says(has_choices_of_their_own(5))),
+            ({"n": 5, **_DRAWN, **_UNSURE[path]}, _says(has_choices_of_their_own(5), varies=True)),
             ({"n": 0}, Refused(INVALID, "n")),
             ({"n": 129}, Refused(INVALID, "n")),
             ({"n": True}, Refused(INVALID, "n")),

@@ -352,6 +352,7 @@ def _on_terms(name: str, value: Any, expect: Expect) -> list[Case]:
 
 
 TERMS = [
+    *_everywhere((GENERATE,), "return_text_in_logprobs", True, SAME),
     *_everywhere(OPENAI, "service_tier", "priority", _says(tells("service_tier", "priority"))),
     *_everywhere(OPENAI, "service_tier", "flex", _says(tells("service_tier", "flex"))),
     *_everywhere(OPENAI, "service_tier", "auto", _says(tells("service_tier", "default"))),

@@ -6,11 +6,7 @@ OLDEST := $(VENV)/sglang-0.5.17
 QUEUE_RUNS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up lint test bench show-fresh-clone show-conformance show-schemas show-mutations \
-	show-clients-of-others show-seeds show-bench-serving \
-	show-disconnect show-kill show-continuation show-keys show-overload show-count show-demo show-agreement show-properties \
-	show-admin show-chaos show-fairness show-scale show-fuzz show-decoding show-prompts bench-gpu-steps bench-gpu-prompts \
-	bench-gpu-kernel bench-gpu-modes tune-moe
+.PHONY: $(shell awk -F: '/^[a-z-]+:.*## / {print $$1}' Makefile)
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +42,8 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed $(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test
-	@$(VENV)/bin/python -m pytest
+test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed $(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
+	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadgroup
 
 bench: setup ## What the stack costs over the bare engine, keys and limits too: TTFT and where it goes, end to end, memory
 	@$(VENV)/bin/python -m loadtest.overhead
@@ -104,8 +100,9 @@ show-overload: setup ## 200 requests on a queue of 100: the surplus gets 429 at 
 show-admin: setup ## The admin API on two gateways, pausing and draining: who may, what it does, what it refuses
 	@$(VENV)/bin/python -m pytest tests/admin tests/queue/test_pool_orders.py -k "not redis7 and not cluster"
 
-show-properties: setup ## The queue's scripts against a plain model: twice QUEUE_RUNS (1,000) random histories
-	@DLLM_TEST_QUEUE_RUNS=$(QUEUE_RUNS) $(VENV)/bin/python -m pytest tests/queue/test_pool_properties.py -k valkey
+show-properties: setup ## The scripts of queue and limits against plain models: twice QUEUE_RUNS (1,000) random histories
+	@DLLM_TEST_QUEUE_RUNS=$(QUEUE_RUNS) $(VENV)/bin/python -m pytest -k valkey \
+		tests/queue/test_pool_properties.py tests/limits/test_limit_properties.py
 
 show-chaos: setup ## 1,000 streams while every kind of process is killed and Redis loses its data, on simulators
 	@$(VENV)/bin/python -m loadtest.chaos
@@ -121,6 +118,12 @@ $(PEERS)/.installed: loadtest/peers.txt
 show-fuzz: setup $(OLDEST)/.installed ## 10,000 random requests to an engine of each SGLang, 1,000 to a gateway: no hang, no 500
 	@DLLM_TEST_FUZZ=10000 DLLM_TEST_FUZZ_SEED=$(or $(SEED),1) $(VENV)/bin/python -m pytest \
 		tests/engine/test_fuzz.py tests/stack/test_fuzz.py
+
+show-limits: setup ## Eight clients a tenant over two gateways: limits used up, none exceeded, Redis' data lost (6 minutes)
+	@$(VENV)/bin/python -m loadtest.limits
+
+show-clients: setup ## 500 slow readers and 500 clients that vanish beside 20 honest ones: times, slots, memory
+	@$(VENV)/bin/python -m loadtest.clients
 
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server

@@ -228,9 +228,9 @@ class Settings(BaseSettings):
     log_format: Literal["console", "json"] = "console"
     redis: RedisSettings = RedisSettings()
     queue: QueueSettings = QueueSettings()
-    limits: LimitSettings = LimitSettings()
     gateway: GatewaySettings = GatewaySettings()
     access: AccessSettings = AccessSettings()
+    limits: LimitSettings = LimitSettings()
     admin: AdminSettings = AdminSettings()
     router: RouterSettings = RouterSettings()
     worker: WorkerSettings = WorkerSettings()

@@ -115,7 +115,7 @@ class Exchange(Response):
             tenant = await access.tenant(headers)
             tier = access.permit(tenant, self._call)
             if isinstance(self._call, Inquiry):
-                return await self._ask(self._call, receive, channel)
+                return await self._ask(self._call, tenant, receive, channel)
             agreed = Terms.agreed(tenant, tier, terms, self._call.terms, self._deadline)
             end = await self._answer(self._call, agreed, receive, channel)
         except RequestError as error:
@@ -167,7 +167,7 @@ class Exchange(Response):
         timer = asyncio.get_running_loop().call_at(self._deadline, self._expire)
         reservation: Reservation | None = None
         try:
-            reservation = await self._reserve(call, terms.tenant, jobs, channel)
+            reservation = await self._reserve(call, terms.tenant, lambda: charge.used(jobs.tickets), channel)
             await jobs.admit()
             answers = [
                 Answer(
@@ -190,9 +190,12 @@ class Exchange(Response):
             if reservation is not None:
                 await reservation.settle(charge.used(jobs.tickets))
 
-    async def _reserve(self, call: Call, tenant: Tenant, jobs: Jobs, channel: Channel) -> Reservation:
-        counts = tenant.limits.tokens_per_minute is not None
-        asks = charge.asked(call.prompts_of_jobs, call.decoding.max_tokens) if counts else (0, 0)
+    async def _reserve(
+        self, call: Call | Inquiry, tenant: Tenant, used: Callable[[], int], channel: Channel
+    ) -> Reservation:
+        asks = 0, 0
+        if tenant.limits.tokens_per_minute is not None and isinstance(call, Call):
+            asks = charge.asked((prompt for prompt, _ in call.tasks()), call.decoding.max_tokens)
         try:
             reservation = await self._gateway.limiter.reserve(tenant, self._id, *asks)
         except LimitError as error:
@@ -202,27 +205,33 @@ class Exchange(Response):
 
         async def settle() -> None:
             """A client that has its answer may send the next request at once, and has room for it."""
-            await reservation.settle(charge.used(jobs.tickets))
+            await reservation.settle(used())
 
         channel.before_end = settle
         return reservation
 
-    async def _ask(self, inquiry: Inquiry, receive: Receive, channel: Channel) -> End:
-        self._asking = asyncio.create_task(self._gateway.ledger.feed(inquiry.pool).ask(inquiry.asks))
+    async def _ask(self, inquiry: Inquiry, tenant: Tenant, receive: Receive, channel: Channel) -> End:
+        """A question counts as a request of its tenant, and as no token."""
+        feed = self._gateway.ledger.feed(inquiry.pool)
         watch = asyncio.create_task(self._watch(receive))
         timer = asyncio.get_running_loop().call_at(self._deadline, self._expire)
+        reservation: Reservation | None = None
         try:
+            reservation = await self._reserve(inquiry, tenant, lambda: 0, channel)
+            self._asking = asyncio.create_task(feed.ask(inquiry.asks))
             if self._closed is None:
                 await asyncio.wait({self._asking})
             if self._closed is not None:
                 return self._closed
-            document = inquiry.document(self._asking.result())
+            await relay.send(inquiry.document(self._asking.result()), channel)
+            return relay.COMPLETED
         finally:
             timer.cancel()
             watch.cancel()
-            self._asking.cancel()
-        await relay.send(document, channel)
-        return relay.COMPLETED
+            if self._asking is not None:
+                self._asking.cancel()
+            if reservation is not None:
+                await reservation.settle(0)
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

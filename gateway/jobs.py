@@ -50,10 +50,6 @@ class Call:
         return len(self.prompts) * (self.n if self._draws else 1)
 
     @property
-    def prompts_of_jobs(self) -> list[Prompt]:
-        return [prompt for prompt in self.prompts for _ in range(self.n if self._draws else 1)]
-
-    @property
     def _draws(self) -> bool:
         """If not, the choices for a prompt are the same answer, and one job makes it."""
         sampling = self.decoding.sampling

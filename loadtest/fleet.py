@@ -44,6 +44,11 @@ class Member(Service):
         super().__init__(name, argv, env=env, log=folder / f"{name}.log", stop_s=30)
         self.probe = probe
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     async def kill(self) -> None:
         """kill -9."""
         if self.running:

@@ -1,4 +1,8 @@
-"""Fixtures every part's tests share: a real Valkey server, and connections to it."""
+"""What every part's tests share: a real Valkey server, connections to it, and how they are spread.
+
+`make test` runs them in several processes, which mostly wait. What shares something expensive, a stack or an
+engine, stays in one of them.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +35,47 @@ async def connections(redis_settings: RedisSettings) -> AsyncIterator[Connection
     await connections.aclose()
 
 
-_figures: list[str] = []
+_LONGEST_FIRST = ("stack", "engine", "chaos", "queue")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_together(item)))
+    # Begun last, the longest would end alone.
+    items.sort(key=lambda item: not item.nodeid.split("/")[1].startswith(_LONGEST_FIRST))
+
+
+def _together(item: pytest.Item) -> str:
+    """What a test has to be in one process with: others of one stack, of one engine, of one file."""
+    file, part = item.nodeid.split("::")[0], item.nodeid.split("/")[1]
+    if part == "stack":
+        return part
+    parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    if "sglang" in parameters:
+        return f"{part} {parameters['sglang']}"
+    return f"{file} {parameters.get('seen', '')}"
 
 
 @pytest.fixture
-def record() -> Callable[[str], None]:
+def record(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Keeps a line of what was seen, to be printed after the run."""
-    return _figures.append
+    return lambda line: request.node.user_properties.append((_FIGURE, line))
+
+
+_FIGURE = "figure"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _figures:
+    lines = [
+        str(value)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "teardown"
+        for name, value in report.user_properties
+        if name == _FIGURE
+    ]
+    if lines:
         terminalreporter.section("figures")
-        for line in _figures:
+        for line in lines:
             terminalreporter.write_line(line)

@@ -67,8 +67,8 @@ class Desk:
         directory = await self._store.read()
         key_ids = [_one(each, directory, may_be_lost=isinstance(self._store, KeyStore)) for each in given]
         began = time.monotonic()
-        number = await self._store.revoke(key_ids)
-        await self._closed(key_ids, number, began)
+        change = await self._store.revoke(key_ids)
+        await self._closed(key_ids, change, began)
         if strangers := [key_id for key_id in key_ids if key_id not in directory.keys]:
             raise StoreError(
                 f"Redis does not know {', '.join(strangers)}. A gateway that still does refuses it now."
@@ -105,14 +105,14 @@ class Desk:
         if not known:
             raise StoreError(f"There was no tenant {name!r}.")
 
-    async def _closed(self, key_ids: list[str], number: int, began: float) -> None:
+    async def _closed(self, key_ids: list[str], change: str, began: float) -> None:
         """Waits until no gateway lets these keys in, and says so.
 
         Raises:
             StoreError: one does not say that it has heard of it.
         """
         told = False
-        while silent := await self._store.behind(number):
+        while silent := await self._store.behind(change):
             waited = time.monotonic() - began
             if waited > LEASE_S + 1:
                 raise StoreError(
@@ -121,6 +121,10 @@ class Desk:
             if waited > 1 and not told:
                 told = True
                 words = f"{len(silent)} gateways are silent; within {LEASE_S:g} s they refuse every key."
+                if silent == ["?"]:
+                    words = (
+                        "Redis was empty a moment ago, and may have forgotten gateways: waiting for those."
+                    )
                 typer.echo(words, err=True)
             await asyncio.sleep(_POLL_S)
         if self._as_json:

@@ -103,11 +103,11 @@ class KeyFile:
         self._add(created.key, Directory(directory.keys | {key_id: ended}, {}, directory.tenants))
         return created
 
-    async def revoke(self, key_ids: Iterable[str]) -> int:
+    async def revoke(self, key_ids: Iterable[str]) -> str:
         directory, gone = await self.read(), set(key_ids)
         keys = {key_id: key for key_id, key in directory.keys.items() if key_id not in gone}
         self._write(Directory(keys, {}, directory.tenants))
-        return 0
+        return ""
 
     async def change_tenant(self, name: str, changes: Mapping[str, Any]) -> Tenant:
         directory = await self.read()
@@ -121,9 +121,9 @@ class KeyFile:
         keys = {key_id: key for key_id, key in directory.keys.items() if key_id not in gone}
         tenants = {other: tenant for other, tenant in directory.tenants.items() if other != name}
         self._write(Directory(keys, {}, tenants))
-        return Deleted(gone, 0)
+        return Deleted(gone, "")
 
-    async def behind(self, number: int) -> list[str]:
+    async def behind(self, change: str) -> list[str]:
         """None that this could know of."""
         return []
 

@@ -26,7 +26,7 @@ class Created(NamedTuple):
 
 class Deleted(NamedTuple):
     key_ids: list[str]
-    change: int  # its number, for `behind`
+    change: str  # for `KeyStore.behind`
 
 
 def new_key(tenant: str, *, label: str = "", expires: int | None = None, admin: bool = False) -> Created:

@@ -1,6 +1,6 @@
 """Keys and tenants in Redis.
 
-What a script does is one atomic change with a number of its own. Gateways look for changes several times a
+What a script does is one atomic change. Gateways look for changes several times a
 second, and say which one they have in force. Every method raises `RedisError` when Redis does not answer in
 time, and is then safe to repeat.
 """
@@ -84,21 +84,21 @@ class KeyStore:
         names = _nonce(), key.id, _encode(key), tenant.name, _encode(tenant), old, _encode(revocation)
         return await self._run("create", *names, *forgotten)
 
-    async def revoke(self, key_ids: Iterable[str]) -> int:
+    async def revoke(self, key_ids: Iterable[str]) -> str:
         """From now on these open nothing, even those that this Redis does not know. There is no way back.
 
         Returns:
-            The number of the change, for `behind`.
+            The change, for `behind`.
         """
         revocation = Revocation(at=int(time.time()), ends=0)
         return await self.tell(dict.fromkeys(key_ids, revocation), {})
 
-    async def tell(self, revoked: dict[str, Revocation], departed: dict[str, int]) -> int:
+    async def tell(self, revoked: dict[str, Revocation], departed: dict[str, int]) -> str:
         """As `revoke`, of what was ordered before, and Redis may have lost."""
         args = [part for key_id, each in revoked.items() for part in (key_id, _encode(each))]
         args += [part for name, at in departed.items() for part in (name.encode(), str(at).encode())]
-        number: int = await self._run("revoke", _nonce(), len(revoked), *args)
-        return number
+        change: bytes = await self._run("revoke", _nonce(), len(revoked), *args)
+        return change.decode()
 
     async def set_tenant(self, tenant: Tenant) -> None:
         """
@@ -132,20 +132,21 @@ class KeyStore:
         checked(Tenant(name=name))
         now = int(time.time())
         revocation = _encode(Revocation(at=now, ends=0))
-        number, *key_ids = await self._run("delete_tenant", _nonce(), name, revocation, now)
-        return Deleted([key_id.decode() for key_id in key_ids], number)
+        change, *key_ids = await self._run("delete_tenant", _nonce(), name, revocation, now)
+        return Deleted([key_id.decode() for key_id in key_ids], change.decode())
 
     async def read(self) -> Directory:
         return (await self._look("", "")).directory or Directory()
 
-    async def behind(self, number: int) -> list[str]:
+    async def behind(self, change: str) -> list[str]:
         """The gateways that may not have this change in force yet. One that is dead or cut off is among them
-        until it may not count on what it knows any more.
+        until it may not count on what it knows any more; `?` is one that Redis would not know of, as it was
+        empty less than LEASE_S ago.
 
         Raises:
             StoreError: Redis has lost this change, before or after a gateway has heard of it.
         """
-        found = await self._run("behind", number)
+        found = await self._run("behind", change, round(LEASE_S * 1000))
         if found == b"lost":
             raise StoreError("Redis has lost this change. Send it again.")
         return [ring.decode() for ring in found]

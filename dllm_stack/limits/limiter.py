@@ -116,7 +116,7 @@ class Limiter:
                 "reserve",
                 tenant.name,
                 request_id,
-                self._known(tenant.name),
+                *self._known(tenant.name),
                 *map(_or_none, (limits.requests_per_minute, limits.tokens_per_minute, limits.concurrency)),
                 tokens,
                 guess,
@@ -162,7 +162,7 @@ class Limiter:
             "settle",
             name,
             settlement.request_id,
-            self._known(name),
+            *self._known(name),
             _or_none(limits.tokens_per_minute),
             settlement.reserved,
             settlement.used,
@@ -179,19 +179,24 @@ class Limiter:
             limit = _or_none(reservations[-1].tenant.limits.tokens_per_minute)
             for first in range(0, len(reservations), _RENEWED_AT_ONCE):
                 ids = [each.request_id for each in reservations[first : first + _RENEWED_AT_ONCE]]
-                since = await self._scripts.run("renew", name, self._known(name), limit, self._lease_ms, *ids)
+                since = await self._scripts.run(
+                    "renew", name, *self._known(name), limit, self._lease_ms, *ids
+                )
                 self._saw(name, since)
 
-    def _known(self, tenant: str) -> str:
-        """The name of the tenant's state, if it was seen so lately that it must be there still."""
+    def _known(self, tenant: str) -> tuple[str, int]:
+        """The name of the tenant's state, if it was seen so lately that it must be there still, and how many
+        milliseconds ago that was."""
         seen = self._seen.get(tenant)
-        return seen.since if seen is not None and self._now() - seen.at < WINDOW_MS / 1000 else ""
+        if seen is None or (ago_ms := _ms(self._now() - seen.at)) >= WINDOW_MS:
+            return "", 0
+        return seen.since, ago_ms
 
     def _saw(self, tenant: str, since: Any) -> None:
         self._seen[tenant] = _Seen(since.decode(), self._now())
 
     def _forget_seen(self) -> None:
-        for tenant in [tenant for tenant in self._seen if not self._known(tenant)]:
+        for tenant in [tenant for tenant in self._seen if not self._known(tenant)[0]]:
             del self._seen[tenant]
 
     def _now(self) -> float:

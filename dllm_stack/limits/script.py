@@ -11,11 +11,17 @@ from typing import Any
 from dllm_stack.redis import Connections
 
 WINDOW_MS = 60_000
-BUCKET_MS = 100  # what is charged within it is charged no more at the same time: 0.17 % of the window late
+BUCKET_MS = 20  # what is charged within it ends to be charged at one time, up to so much late
 OPEN_WAIT_MS = 1000  # until one of the open requests may have ended; nobody knows when that is
+AT_ONCE = 64  # buckets that are looked at together
 
 _SCRIPTS = files("dllm_stack.limits.scripts")
-_CONSTANTS = {"WINDOW_MS": WINDOW_MS, "BUCKET_MS": BUCKET_MS, "OPEN_WAIT_MS": OPEN_WAIT_MS}
+_CONSTANTS = {
+    "WINDOW_MS": WINDOW_MS,
+    "BUCKET_MS": BUCKET_MS,
+    "OPEN_WAIT_MS": OPEN_WAIT_MS,
+    "AT_ONCE": AT_ONCE,
+}
 # Redis beyond its `maxmemory` begins no request. Those open can still be settled, which makes room.
 _WHEN_MEMORY_IS_FULL = "#!lua flags=allow-oom\n"
 

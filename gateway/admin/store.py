@@ -32,7 +32,7 @@ def store_of(gateway: Gateway) -> KeyStore:
     raise RequestError(Problem(ErrorCode.METHOD_NOT_ALLOWED, message))
 
 
-async def silent_gateways(store: KeyStore, change: int) -> int:
+async def silent_gateways(store: KeyStore, change: str) -> int:
     """Waits until every gateway goes by a change, for HEARD_WITHIN_S at most, and says how many may not yet:
     some are dead or cut off, and those cut off let nobody in before long.
 

@@ -21,6 +21,7 @@ from gateway.admin.server import AdminServer
 from gateway.connection import Connection
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, serving, until
+from tests.keys.kit import pass_time
 
 POOL = "tiny"
 
@@ -51,8 +52,9 @@ def settings(redis_settings: RedisSettings) -> Settings:
 
 
 @pytest.fixture
-def store(connections: Connections) -> KeyStore:
-    """In an empty database."""
+async def store(connections: Connections) -> KeyStore:
+    """In a database that is empty, and was so before."""
+    await pass_time(connections)
     return KeyStore(connections)
 
 

@@ -99,6 +99,25 @@ async def test_tokens_are_those_of_the_usage(
         assert too_large.headers["x-should-retry"] == "false"
 
 
+async def test_choices_cost_what_they_take(
+    settings: Settings, connections: Connections, key: Created, answering: FakeWorker
+) -> None:
+    answer = len("Hello world")
+    async with limited(settings, connections, key, tokens_per_minute=1000) as (client, _):
+        usage = (await ask(client, n=3)).json()["usage"]
+        assert usage["completion_tokens"] == 3 * answer
+        assert await charged(connections) == PROMPT_TOKENS + answer  # it was generated once
+
+
+async def test_a_question_is_a_request_without_tokens(
+    settings: Settings, connections: Connections, key: Created, answering: FakeWorker
+) -> None:
+    async with limited(settings, connections, key, requests_per_minute=1, tokens_per_minute=10) as clients:
+        answers = [await each.post("/tokenize", json={"prompt": "Hello world"}) for each in clients]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert answers[0].headers["x-ratelimit-remaining-tokens"] == "10"
+
+
 async def test_chat_without_a_length_is_a_guess(
     settings: Settings, connections: Connections, key: Created, answering: FakeWorker
 ) -> None:

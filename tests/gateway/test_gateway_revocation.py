@@ -16,6 +16,7 @@ from dllm_stack.settings import RedisSettings, Settings
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import RestartableRedis, until
 from tests.gateway.test_gateway_process import Process, running
+from tests.keys.kit import pass_time
 
 BODY = {"model": "tiny", "prompt": "Hi"}
 
@@ -52,6 +53,7 @@ async def two(redis: RestartableRedis, settings: Settings) -> AsyncIterator[Two]
         await stack.enter_async_context(worker.working())
         contexts = [running(at, DLLM_ACCESS__KEYS="redis", DLLM_REDIS__TIMEOUT_S="0.5") for _ in range(2)]
         gateways = await asyncio.gather(*(stack.enter_async_context(each) for each in contexts))
+        await pass_time(connections)
         yield Two(gateways, KeyStore(connections))
 
 
@@ -65,12 +67,12 @@ async def test_what_is_revoked_is_refused_by_both_within_a_second(
     took = []
     for key in keys[:3]:
         began = time.monotonic()
-        number = await two.store.revoke([key.key.id])
+        change = await two.store.revoke([key.key.id])
         await two.until_each_says(key.secret, 401)
         took.append(time.monotonic() - began)
 
-        async def known_to_be(number: int = number) -> bool:
-            return not await two.store.behind(number)
+        async def known_to_be(change: str = change) -> bool:
+            return not await two.store.behind(change)
 
         await until(known_to_be)
     record(f"a revoked key was refused by two gateways after {max(took):.2f} s at most, of {len(took)} keys")

@@ -18,6 +18,7 @@ from dllm_stack.keys.ring import RedisSource
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from dllm_stack.tenants import Key
+from tests.keys.kit import pass_time
 
 
 class Result(NamedTuple):
@@ -52,6 +53,11 @@ class Shell:
     async def _run(self, *arguments: str) -> Result:
         done = await asyncio.to_thread(CliRunner().invoke, app, [*arguments, *self._options], env=self._env)
         return Result(done.exit_code, done.stdout, done.stderr)
+
+
+@pytest.fixture(autouse=True)
+async def not_empty_a_moment_ago(connections: Connections) -> None:
+    await pass_time(connections)
 
 
 @pytest.fixture(params=["redis", "file"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dllm_stack.limits.script import BUCKET_MS, WINDOW_MS
 from dllm_stack.tenants import Limits
@@ -38,6 +39,13 @@ class Known:
     done: dict[str, int] = field(default_factory=dict)
 
 
+class Seen(NamedTuple):
+    """The state that a gateway has seen, and when."""
+
+    since: int
+    at: int
+
+
 class PlainLimits:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -46,13 +54,13 @@ class PlainLimits:
         self.known: Known | None = None
         self.ever: list[Charge] = []  # whatever Redis has lost of it
 
-    def look(self, seen: int | None) -> Known:
+    def look(self, seen: Seen | None) -> Known:
         if self.known is None:
             self.known = Known(since=self.now, server=self.server, lost=self.started)
         known = self.known
         if known.server != self.server:
             known.server, known.lost = self.server, self.now
-        if seen not in (None, known.since):
+        if seen is not None and seen.since != known.since and seen.at >= self.started:
             known.lost = max(known.lost, known.since)
         self._forget(known)
         self._pay(known)
@@ -65,7 +73,7 @@ class PlainLimits:
         live = [charge for charge in self.known.charges if charge.counts(self.now)]
         return sum(c.requests for c in live), sum(c.tokens for c in live) + self.known.debt
 
-    def reserve(self, id: str, seen: int | None, tokens: int, guess: int) -> str:
+    def reserve(self, id: str, seen: Seen | None, tokens: int, guess: int) -> str:
         known, limits = self.look(seen), self.limits
         if id in known.taken or id in known.done:
             return "ok"
@@ -89,7 +97,7 @@ class PlainLimits:
         known.leases[id] = self.now + LEASE_MS
         return "ok"
 
-    def settle(self, id: str, seen: int | None, reserved: int, used: int) -> None:
+    def settle(self, id: str, seen: Seen | None, reserved: int, used: int) -> None:
         known = self.look(seen)
         if id in known.done:
             return
@@ -103,7 +111,7 @@ class PlainLimits:
         known.leases.pop(id, None)
         self._pay(known)
 
-    def renew(self, ids: list[str], seen: int | None) -> None:
+    def renew(self, ids: list[str], seen: Seen | None) -> None:
         known = self.look(seen)
         for id in ids:
             if id not in known.done:

@@ -18,7 +18,7 @@ from dllm_stack.limits.script import WINDOW_MS, prefix
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from tests.limits.kit import NAME, Clock, TimedLimiter, TimedScripts, tenant
-from tests.limits.plain import Known, PlainLimits
+from tests.limits.plain import Known, PlainLimits, Seen
 
 T = TypeVar("T")
 RUNS = int(os.environ.get("DLLM_TEST_QUEUE_RUNS", "12"))  # of 60 steps each
@@ -43,7 +43,7 @@ class LimitMachine(RuleBasedStateMachine):
         self.redis: Any = self.connections.commands
         self.clock = Clock(self.connections)
         self.gateways = [self.gateway() for _ in range(GATEWAYS)]
-        self.seen: list[tuple[int, int] | None] = [None] * GATEWAYS  # since and when
+        self.seen: list[Seen | None] = [None] * GATEWAYS
         self.open: dict[str, tuple[int, Reservation]] = {}  # with the gateway that has it
         self.over: list[str] = []
         self.created = 0
@@ -85,13 +85,13 @@ class LimitMachine(RuleBasedStateMachine):
     def step(self, data: st.DataObject, step: str) -> None:
         getattr(self, step)(data)
 
-    def known(self, gateway: int) -> int | None:
+    def known(self, gateway: int) -> Seen | None:
         seen = self.seen[gateway]
-        return seen[0] if seen is not None and self.clock.ms - seen[1] < WINDOW_MS else None
+        return seen if seen is not None and self.clock.ms - seen.at < WINDOW_MS else None
 
     def saw(self, gateway: int) -> None:
         assert self.plain.known is not None
-        self.seen[gateway] = self.plain.known.since, self.clock.ms
+        self.seen[gateway] = Seen(self.plain.known.since, self.clock.ms)
 
     # Gateways
 
@@ -244,7 +244,8 @@ class RepeatingLimitMachine(LimitMachine):
     twice = True
 
 
-@pytest.mark.timeout(10 * RUNS)
+@pytest.mark.parametrize("backend", ["valkey", "redis7"], scope="session")
+@pytest.mark.timeout(60 + 10 * RUNS)
 @pytest.mark.parametrize("machine", [LimitMachine, RepeatingLimitMachine])
 def test_any_history(machine: type[LimitMachine], redis_settings: RedisSettings) -> None:
     machine.url = redis_settings.url

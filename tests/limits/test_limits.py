@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from dllm_stack.background import forever
 from dllm_stack.limits import Limiter, LimitError, Reservation
 from dllm_stack.limits.headers import duration, retry_headers
 from dllm_stack.limits.script import BUCKET_MS, WINDOW_MS, prefix
@@ -52,10 +55,10 @@ async def test_what_the_headers_say(limiter: TimedLimiter, clock: Clock) -> None
     assert (await limiter.reserve(acme, "a", 100, 50)).headers == {
         "x-ratelimit-limit-requests": "10",
         "x-ratelimit-remaining-requests": "9",
-        "x-ratelimit-reset-requests": "1m0.1s",
+        "x-ratelimit-reset-requests": "1m0.02s",
         "x-ratelimit-limit-tokens": "1000",
         "x-ratelimit-remaining-tokens": "850",
-        "x-ratelimit-reset-tokens": "1m0.1s",
+        "x-ratelimit-reset-tokens": "1m0.02s",
     }
     await clock.advance(55_000)
     assert (await limiter.reserve(tenant(requests=10), "b", 100)).headers.keys() == {
@@ -181,6 +184,18 @@ async def test_a_restarted_redis_knows_nothing_for_a_minute(limiter: TimedLimite
     await limiter.reserve(acme, "d", 1)
 
 
+async def test_that_minute_begins_with_its_start(limiter: TimedLimiter, clock: Clock) -> None:
+    acme = tenant(requests=2)
+    await limiter.reserve(acme, "a", 1)
+    await clock.advance(10_000)
+    await limiter._scripts._connections.commands.flushall()
+    await clock.restart()
+    await clock.advance(40_000)
+    assert wait_ms(await refused(limiter, acme, "b")) == WINDOW_MS - 40_000
+    await clock.advance(20_000)
+    await limiter.reserve(acme, "b", 1)
+
+
 async def test_so_does_one_that_follows_another(limiter: TimedLimiter, clock: Clock) -> None:
     """A replica may lack what its master had answered."""
     acme = tenant(requests=2)
@@ -196,8 +211,9 @@ async def test_a_wiped_redis_is_found_out_by_whoever_had_asked_it(
 ) -> None:
     acme, other = tenant(requests=2), TimedLimiter(connections, clock)
     await limiter.reserve(acme, "a", 1)
-    await connections.commands.flushall()
     await clock.advance(10)
+    await connections.commands.flushall()
+    await clock.set()
     await other.reserve(acme, "b", 1)  # has never heard of this tenant
     await refused(limiter, acme, "c")
     await refused(other, acme, "d")
@@ -243,6 +259,14 @@ async def test_all_of_it_leaves_by_itself(
     assert [key for key in keys if not 0 < await redis.pttl(key) <= 3 * WINDOW_MS] == []
 
 
+@asynccontextmanager
+async def running(limiter: Limiter) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(forever(step)) for step in limiter.steps]
+    yield
+    for task in tasks:
+        task.cancel()
+
+
 class Flaky(Limiter):
     """Its calls arrive, and their answers are lost, until it is told otherwise."""
 
@@ -263,48 +287,45 @@ class Flaky(Limiter):
 
 async def test_a_reservation_whose_answer_was_lost_is_given_back(connections: Connections) -> None:
     limiter = Flaky(connections)
-    limiter.start()
-    acme = tenant(tokens=100, concurrency=1)
-    limiter.broken = True
-    with pytest.raises(RequestError) as error:
-        await limiter.reserve(acme, "a", 100)
-    assert error.value.problem.code is ErrorCode.QUEUE_UNAVAILABLE
-    limiter.broken = False
-    async with asyncio.timeout(20):
-        while not limiter._unsettled.empty() or await _open(connections):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    await limiter.reserve(acme, "b", 100)
-    await limiter.aclose()
+    async with running(limiter):
+        acme = tenant(tokens=100, concurrency=1)
+        limiter.broken = True
+        with pytest.raises(RequestError) as error:
+            await limiter.reserve(acme, "a", 100)
+        assert error.value.problem.code is ErrorCode.QUEUE_UNAVAILABLE
+        limiter.broken = False
+        async with asyncio.timeout(20):
+            while not limiter._unsettled.empty() or await _open(connections):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await limiter.reserve(acme, "b", 100)
 
 
 async def test_what_was_used_is_told_once_though_redis_was_away(connections: Connections) -> None:
     limiter = Flaky(connections)
-    limiter.start()
-    acme = tenant(tokens=100, concurrency=1)
-    reservation = await limiter.reserve(acme, "a", 100)
-    limiter.broken = True
-    await reservation.settle(40)
-    limiter.broken = False
-    async with asyncio.timeout(20):
-        while not limiter._unsettled.empty():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    assert (await limiter.reserve(acme, "b", 60)).headers["x-ratelimit-remaining-tokens"] == "0"
-    await limiter.aclose()
+    async with running(limiter):
+        acme = tenant(tokens=100, concurrency=1)
+        reservation = await limiter.reserve(acme, "a", 100)
+        limiter.broken = True
+        await reservation.settle(40)
+        limiter.broken = False
+        async with asyncio.timeout(20):
+            while not limiter._unsettled.empty():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert (await limiter.reserve(acme, "b", 60)).headers["x-ratelimit-remaining-tokens"] == "0"
 
 
 async def test_leases_are_renewed_while_a_request_is_open(connections: Connections) -> None:
     settings = LimitSettings(blind_s=0)
     limiter = Limiter(connections, settings, heartbeat_s=0.02, lease_s=0.4)
-    limiter.start()
-    acme, redis = tenant(concurrency=1), connections.commands
-    reservation = await limiter.reserve(acme, "a", 1)
-    first = await redis.zscore(prefix(NAME) + "leases", "a")
-    async with asyncio.timeout(20):
-        while await redis.zscore(prefix(NAME) + "leases", "a") < first + 1000:
-            await refused(limiter, acme, "b")
-    await reservation.settle(1)
-    await limiter.reserve(acme, "b", 1)
-    await limiter.aclose()
+    async with running(limiter):
+        acme, redis = tenant(concurrency=1), connections.commands
+        reservation = await limiter.reserve(acme, "a", 1)
+        first = await redis.zscore(prefix(NAME) + "leases", "a")
+        async with asyncio.timeout(20):
+            while await redis.zscore(prefix(NAME) + "leases", "a") < first + 1000:
+                await refused(limiter, acme, "b")
+        await reservation.settle(1)
+        await limiter.reserve(acme, "b", 1)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,17 @@ async def test_a_call_and_what_is_made_of_its_result(client: AsyncOpenAI, model:
     assert report.choices[0].finish_reason == "stop"
 
 
+async def test_a_call_in_chinese_comes_whole(client: AsyncOpenAI, model: str) -> None:
+    asked: Any = {"model": model, "tools": OFFERED, "n": 2, "stream": True}
+    question: Any = [{"role": "user", "content": "告诉我北京的天气"}]
+    state: Any = ChatCompletionStreamState()
+    async for chunk in await client.chat.completions.create(messages=question, **asked):
+        state.handle_chunk(chunk)
+    for choice in state.get_final_completion().choices:
+        (call,) = choice.message.tool_calls
+        assert json.loads(call.function.arguments) == {"city": "北京"}
+
+
 async def test_choices_and_their_token_ids(
     client: AsyncOpenAI, stack: LocalStack, http: aiohttp.ClientSession, model: str
 ) -> None:
@@ -52,6 +63,9 @@ async def test_choices_and_their_token_ids(
     first, second = answer["choices"]
     assert {**first, "index": 1} == second
     assert answer["usage"]["completion_tokens"] == 2 * len(first["token_ids"])
+
+    stopped = await ask("/v1/chat/completions", **question, n=2, stop=[" 7"])
+    assert [choice["message"]["content"] for choice in stopped["choices"]] == ["1, 2, 3, 4, 5, 6,"] * 2
 
     # It is unsure of what it was never asked.
     unsure = {"prompt": "Purple", "max_tokens": 24, "temperature": 2, "seed": 1}

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from dllm_stack.decoding import Decision, EngineOptions, Sampling
 from dllm_stack.messages import Decoding, Work
-from worker.engine.client import EngineClient, EngineFault, Finish, Progress
+from worker.engine.client import EngineClient, EngineFault, EngineRefusal, Finish, Progress
 
 _TWO = {"output_ids": [5, 6], "meta_info": {"prompt_tokens": 3, "cached_tokens": -95}}
 
@@ -26,6 +26,7 @@ class FakeEngine:
         self.events: list[Any] = [_TWO]
         self.asked: list[Any] = []
         self.state: dict[str, Any] = {"effective_max_running_requests_per_dp": 24}
+        self.server: dict[str, Any] = {"dllm_algorithm": "PerRequest"}
 
     async def generate(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(await request.json())
@@ -42,7 +43,7 @@ class FakeEngine:
             "max_total_num_tokens": 16384,
             "internal_states": [self.state],
             "max_running_requests": 24,
-            "dllm_algorithm": "PerRequest",
+            **self.server,
         }
         return web.json_response(info)
 
@@ -145,6 +146,58 @@ async def test_why_prompts_are_computed_slowly(fake_engine: str, engine: FakeEng
         for told, reason in ((None, None), ({"fallback": None}, None), ({"fallback": "no hook"}, "no hook")):
             engine.state["dllm_prefill"] = told
             assert (await client.info()).prefill_fallback == reason
+
+
+AUTOREGRESSIVE = {"dllm_algorithm": None, "incremental_streaming_output": True}
+
+
+async def test_tokens_that_have_come_are_read_as_one(fake_engine: str, engine: FakeEngine) -> None:
+    """With what is told of each, whether an event has what is new or all so far."""
+    told: list[list[Any]] = [[-0.5, 5, None], [None, 6, None], [-2, 7, None]]
+    tops: list[Any] = [[[-0.5, 5, None]], None, []]
+    for deltas in (True, False):
+        engine.server = {**AUTOREGRESSIVE, "incremental_streaming_output": deltas}
+        engine.events = []
+        for end in (1, 2, 3):
+            part = slice(end - 1 if deltas else 0, end)
+            meta = {
+                "output_token_logprobs": told[part],
+                "output_top_logprobs": tops[part],
+                "cached_tokens": 2,
+            }
+            engine.events.append({"output_ids": [5, 6, 7][part], "meta_info": meta})
+        engine.events[-1]["meta_info"]["finish_reason"] = {"type": "length"}
+        async with EngineClient(fake_engine) as client:
+            assert (await client.info()).streams_deltas is deltas
+            generation = await client.generate([1], 4, Decoding())
+            progress = await generation.next()
+            while progress.finish is None:
+                progress = progress.followed_by(await generation.next())
+        assert progress.token_ids == [5, 6, 7]
+        assert (progress.finish.type, progress.cached_tokens) == ("length", 2)
+        assert [each.drawn for each in progress.logprobs] == [(-0.5, 5, None), (None, 6, None), (-2, 7, None)]
+        assert [each.top for each in progress.logprobs] == [[(-0.5, 5, None)], [], []]
+
+
+async def test_what_came_before_a_failure_is_read_first(fake_engine: str, engine: FakeEngine) -> None:
+    engine.server = AUTOREGRESSIVE
+    for message, raised in (
+        ("too hot", EngineFault),
+        ("Grammar accept_token failed: Tokens not accepted: 0", EngineRefusal),
+    ):
+        engine.events = [
+            {"output_ids": [5], "meta_info": {}},
+            {"output_ids": [6], "meta_info": {}},
+            {"error": {"message": message, "code": 500}},
+        ]
+        async with EngineClient(fake_engine) as client:
+            await client.info()
+            generation = await client.generate([1], 4, Decoding())
+            tokens: list[int] = []
+            with pytest.raises(raised):
+                while True:
+                    tokens += (await generation.next()).token_ids
+            assert tokens == [5, 6]
 
 
 async def test_a_stream_ends_with_its_client(fake_engine: str) -> None:

@@ -1,9 +1,9 @@
 -- A new key, in the place of another if one is named. A tenant not known yet becomes one without limits.
 -- ARGV: 1 nonce, 2 id, 3 key, 4 name of its tenant, 5 the tenant if it is new, 6 id of the key that it
 --       replaces, or nothing, 7 that one's revocation, 8.. ids to be forgotten
--- Returns the number of the change | 'unknown' | 'revoked'
+-- Returns the change | 'unknown' | 'revoked'
 if redis.call('HEXISTS', P .. 'keys', ARGV[2]) == 1 then -- sent twice
-  return number_of(last_change())
+  return last_change()
 end
 local old = ARGV[6]
 if old ~= '' then

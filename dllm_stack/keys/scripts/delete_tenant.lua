@@ -1,7 +1,7 @@
 -- A tenant goes, and all of its keys with it.
 -- ARGV: 1 nonce, 2 name, 3 the revocation of its keys, 4 Unix seconds
--- Returns {number of the change, id of each key revoked...}
-local result = {0}
+-- Returns {the change, id of each key revoked...}
+local result = {''}
 local keys = redis.call('HGETALL', P .. 'keys')
 for i = 1, #keys, 2 do
   if cjson.decode(keys[i + 1]).tenant == ARGV[2] and revoke(keys[i], ARGV[3]) then

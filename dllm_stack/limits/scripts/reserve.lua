@@ -1,23 +1,27 @@
 -- May a request begin? If so it is charged, once: asked again, the answer is the same.
--- ARGV: id, the state known to whoever asks (empty: none), limits (-1: none) of requests, tokens and requests
--- open at once, tokens it will need, tokens it may need besides, how long it counts as open without `renew`,
--- for how long nothing is allowed when it is not known what was used
+-- ARGV: id, known, ago, limits (-1: none) of requests, tokens and requests open at once, tokens it will need, tokens
+-- it may need besides, how long it counts as open without `renew`, for how long nothing is allowed when it is
+-- not known what was used
 -- Returns: ok | unknown | too_large | requests | tokens | concurrency, how long to wait, since, tokens reserved,
 -- requests and tokens charged, and in how long nothing of them will be
 
-local id, known = ARGV[1], ARGV[2]
-local most_requests, most_tokens, most_open = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local needed, guess, lease_ms, blind_ms = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local id = ARGV[1]
+local most_requests, most_tokens, most_open = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local needed, guess, lease_ms, blind_ms = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
 -- In how long so many of one kind, r or t, are charged no more.
 local function gone_in(kind, amount)
-  local buckets = redis.call('ZRANGE', P .. 'buckets', 0, -1)
-  for _, bucket in ipairs(buckets) do
-    amount = amount - (redis.call('HGET', STATE, kind .. bucket) or 0)
-    if amount <= 0 then
-      return bucket + WINDOW_MS + BUCKET_MS - NOW
+  local first = 0
+  repeat
+    local buckets = redis.call('ZRANGE', P .. 'buckets', first, first + AT_ONCE - 1)
+    for _, bucket in ipairs(buckets) do
+      amount = amount - (redis.call('HGET', STATE, kind .. bucket) or 0)
+      if amount <= 0 then
+        return bucket + WINDOW_MS + BUCKET_MS - NOW
+      end
     end
-  end
+    first = first + AT_ONCE
+  until #buckets < AT_ONCE
   return WINDOW_MS
 end
 
@@ -43,7 +47,7 @@ local function verdict()
   return found, wait
 end
 
-open(known, most_tokens)
+open(ARGV[2], ARGV[3], most_tokens)
 if most_tokens >= 0 then
   guess = math.max(0, math.min(guess, most_tokens - needed))
 end

@@ -1,11 +1,10 @@
 -- A request is over, and has used so many tokens. Counts once.
--- ARGV: id, the state known to whoever asks (empty: none), limit of tokens (-1: none), tokens that were reserved,
--- tokens used
+-- ARGV: id, known, ago, limit of tokens (-1: none), tokens that were reserved, tokens used
 
-local id, known, most_tokens = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local reserved, used = tonumber(ARGV[4]), tonumber(ARGV[5])
+local id, most_tokens = ARGV[1], tonumber(ARGV[4])
+local reserved, used = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-open(known, most_tokens)
+open(ARGV[2], ARGV[3], most_tokens)
 if redis.call('ZADD', P .. 'done', 'NX', digits(NOW), id) == 1 then
   local bucket, tokens = (redis.call('HGET', P .. 'taken', id) or ''):match('^(%d+) (%d+)$')
   reserved = tonumber(tokens) or reserved

@@ -30,8 +30,8 @@ end
 
 -- A server that is not the one that wrote last was restarted, or follows one that died: whether it has all that
 -- was written, nobody knows. Neither does a server that has nothing of a tenant, unless it has run for all of
--- the window; and if whoever asks has seen another state in that time (`known`), it was wiped.
-local function look_for_losses(known)
+-- the window; and if whoever asks has seen another state on it (`known`, so many milliseconds ago), it was wiped.
+local function look_for_losses(known, ago)
   local id, started = server()
   if not state.since then
     state.since, state.lost = TIME[1] .. string.format('%06d', TIME[2]), started
@@ -39,7 +39,7 @@ local function look_for_losses(known)
     state.lost = NOW
   end
   state.server = id
-  if known ~= '' and known ~= state.since then
+  if known ~= '' and known ~= state.since and NOW - ago >= started then
     state.lost = math.max(state.lost, math.floor(state.since / 1000))
   end
 end
@@ -85,7 +85,8 @@ local function pay_debt(limit)
   end
 end
 
-local function open(known, limit)
+-- `known` and `ago`: the state that whoever asks has seen, and when; empty for none. `limit`: of tokens.
+local function open(known, ago, limit)
   local fields = redis.call('HMGET', STATE, 'since', 'server', 'lost', 'requests', 'tokens', 'debt')
   state = {
     since = fields[1],
@@ -95,7 +96,7 @@ local function open(known, limit)
     tokens = tonumber(fields[5] or 0),
     debt = tonumber(fields[6] or 0),
   }
-  look_for_losses(known)
+  look_for_losses(known, ago)
   forget_old()
   pay_debt(limit)
 end

@@ -10,6 +10,7 @@
 --   history   zset    the last changes -> number. Who has one of these in force needs no more than what was
 --                     touched since
 --   touched   zset    <hash>:<field> -> number of the change that last did so
+--   born      string  ms at which all of this began, anew if Redis has lost it
 --   rings     zset    gateway -> ms at which it stops to count on what it knows, unless it has looked again
 --   heard     hash    gateway -> number of the last change that it has in force
 
@@ -18,6 +19,8 @@ local TIME = redis.call('TIME')
 local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 
 local HISTORY = 1000 -- changes
+
+redis.call('SET', P .. 'born', string.format('%.0f', NOW), 'NX')
 
 local function last_change()
   return redis.call('GET', P .. 'change') or '0-'
@@ -34,7 +37,7 @@ local function put(hash, field, value)
   touched[#touched + 1] = hash .. ':' .. field
 end
 
--- What was put since the script began is one change. Returns its number.
+-- What was put since the script began is one change; returned.
 local function changed(nonce)
   local number = number_of(last_change()) + 1
   local change = string.format('%.0f', number) .. '-' .. nonce
@@ -44,7 +47,7 @@ local function changed(nonce)
   for _, entry in ipairs(touched) do
     redis.call('ZADD', P .. 'touched', number, entry)
   end
-  return number
+  return change
 end
 
 local function rank(revocation)

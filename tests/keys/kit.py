@@ -1,0 +1,12 @@
+"""What tests of the key store share."""
+
+from __future__ import annotations
+
+from dllm_stack.redis import Connections
+
+PREFIX = "dllm:access:{access}:"
+
+
+async def pass_time(connections: Connections) -> None:
+    """It is a while ago that Redis was empty."""
+    await connections.commands.set(PREFIX + "born", 1)

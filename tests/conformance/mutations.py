@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.conformance.samples import sample
 from tests.conformance.table import CHAT, COMPLETIONS, GENERATE, SAMPLING, cells
 
-MODEL = "tiny"
+MODEL, TOKEN_BY_TOKEN = "tiny", "token-by-token"
+TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
 _DEPTHS = [10, 150, 300, 5000]
 
 
@@ -24,8 +25,12 @@ _USUAL: dict[str, dict[str, Any]] = {
     CHAT: {"messages": [{"role": "user", "content": "Hello"}]},
     COMPLETIONS: {"prompt": "Hello"},
     GENERATE: {"text": "Hello"},
+    TOKENIZE: {"prompt": "Hello"},
+    DETOKENIZE: {"tokens": [72, 105]},
 }
-_TAKEN: dict[str, dict[str, list[Any]]] = {CHAT: {}, COMPLETIONS: {}, GENERATE: {}, SAMPLING: {}}
+_TAKEN: dict[str, dict[str, list[Any]]] = {path: {} for path in (*_USUAL, SAMPLING)}
+_TAKEN[TOKENIZE] = {"add_special_tokens": [True, False], "tools": [[sample(CHAT, "tools")[0]], []]}
+_TAKEN[DETOKENIZE] = {"skip_special_tokens": [True, False]}
 for _cell in cells():
     if _cell.kind != "refused" and _cell.parameter not in (
         "messages",
@@ -35,7 +40,7 @@ for _cell in cells():
         "model",
     ):
         _values = [*_cell.values, None] if _cell.kind == "only" else [sample(_cell.column, _cell.parameter)]
-        _TAKEN[_cell.column][_cell.parameter] = _values
+        _TAKEN[_cell.column].setdefault(_cell.parameter, []).extend(_values)
 _NAMES = sorted({cell.parameter for cell in cells()})
 
 _WORDS = st.sampled_from(
@@ -119,16 +124,22 @@ _PROMPTS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         st.fixed_dictionaries({"text": st.one_of(_WORDS, st.lists(_WORDS, max_size=3))}),
         st.fixed_dictionaries({"input_ids": st.one_of(_IDS, st.lists(_IDS, max_size=3))}),
     ),
+    TOKENIZE: st.one_of(
+        st.fixed_dictionaries({"prompt": st.one_of(_WORDS, st.lists(_WORDS, max_size=3))}),
+        st.fixed_dictionaries({"messages": _MESSAGES}),
+    ),
+    DETOKENIZE: st.fixed_dictionaries({"tokens": st.one_of(_IDS, st.lists(_IDS, max_size=3))}),
 }
+_MODELS = st.sampled_from([*[MODEL] * 6, *[TOKEN_BY_TOKEN] * 6, f"{MODEL}:speed", f"{MODEL}:slow", "none"])
 
 
 @st.composite
 def _bodies(draw: st.DrawFn, path: str) -> dict[str, Any]:
     prompt = _USUAL[path] if draw(st.booleans()) else draw(_PROMPTS[path])
-    body = {"model": MODEL, **prompt, **draw(_fields(path))}
+    body = {"model": draw(_MODELS), **prompt, **draw(_fields(path))}
     if path == GENERATE and draw(st.booleans()):
         body["sampling_params"] = draw(_fields(SAMPLING))
-    if draw(st.booleans()):
+    if path not in (TOKENIZE, DETOKENIZE) and draw(st.booleans()):
         body["stream"] = True
     return body
 
@@ -206,7 +217,7 @@ def _broken(draw: st.DrawFn, text: str) -> bytes:
 
 @st.composite
 def mutations(draw: st.DrawFn) -> Mutation:
-    path = draw(st.sampled_from([CHAT, COMPLETIONS, GENERATE]))
+    path = draw(st.sampled_from([*[CHAT, COMPLETIONS, GENERATE] * 3, TOKENIZE, DETOKENIZE]))
     body: Any = draw(_bodies(path))
     for _ in range(draw(st.sampled_from([0, 0, 1, 1, 1, 2, 3]))):
         body = draw(_changed(body))

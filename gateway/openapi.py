@@ -15,7 +15,9 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from dllm_stack.limits.headers import EXPOSED_HEADERS
 from dllm_stack.outcomes import KINDS, ErrorCode
+from gateway.request_id import HEADER as REQUEST_ID
 from gateway.terms import header_parameters
 from gateway.validation import Rules
 
@@ -134,15 +136,34 @@ def _responses(operation: Operation, of: dict[str, Any]) -> dict[str, Any]:
         content = _json(of[_key(operation.answer)])
     if operation.event is not None:
         content["text/event-stream"] = {"schema": _event(of[_key(operation.event)])}
-    responses = {"200": {"description": "The answer.", "content": content}}
+    responses = {
+        "200": {"description": "The answer.", "content": content, "headers": _headers(operation, 200)}
+    }
     for status, codes in sorted(_by_status(operation.errors).items()):
         responses[str(status)] = {
             "description": ", ".join(codes),
             "content": _json({"$ref": f"{_REFS}{_error_name(status)}"}),
+            "headers": _headers(operation, status),
         }
     for status, type_ in (operation.otherwise or {}).items():
-        responses[str(status)] = {"description": "See the body.", "content": _json(of[_key(type_)])}
+        responses[str(status)] = {
+            "description": "See the body.",
+            "content": _json(of[_key(type_)]),
+            "headers": _headers(operation, status),
+        }
     return responses
+
+
+def _headers(operation: Operation, status: int) -> dict[str, Any]:
+    """Only the request's id is always there."""
+    names = []
+    if ErrorCode.RATE_LIMIT_EXCEEDED in operation.errors and operation.rules is not None:
+        names = [name for name in EXPOSED_HEADERS if name.startswith("x-ratelimit-")]
+    if status in (429, 503):
+        names += [name for name in EXPOSED_HEADERS if name.startswith("retry-after")]
+    text = {"schema": {"type": "string"}}
+    request_id = {"required": True, "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"}}
+    return {REQUEST_ID: request_id} | dict.fromkeys(names, text)
 
 
 def _event(schema: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import json
 import os
 import threading
 import time
@@ -13,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import jsonschema
 import pytest
 import uvloop
 from hypothesis import HealthCheck, given, settings
@@ -22,10 +20,9 @@ from msgspec.structs import replace
 from dllm_stack.capabilities import Capability
 from dllm_stack.decoding import Decision, Sampling
 from dllm_stack.messages import ChatPrompt, Decoding, Job, TextPrompt, TokenPrompt
-from dllm_stack.outcomes import KINDS, ErrorCode
 from dllm_stack.redis import Connections
 from dllm_stack.settings import GatewaySettings, QueueSettings, RedisSettings, Settings
-from gateway.app import create_app
+from tests.conformance.described import Described
 from tests.conformance.mutations import MODEL, TOKEN_BY_TOKEN, Mutation, mutations
 from tests.conformance.well_formed import StrictWorker, check_job
 from tests.gateway.served import Served, serving, until
@@ -99,48 +96,6 @@ class Stage:
             self._http = None
             raise
         return response.status, response.headers.get_content_type(), body
-
-
-class Described:
-    """The schemas of the answers to POST, as the OpenAPI document has them."""
-
-    def __init__(self) -> None:
-        document = create_app(Settings()).openapi()
-        self._validators = {
-            (path, int(status), media): jsonschema.Draft202012Validator(
-                content["schema"] | {"components": document["components"]}
-            )
-            for path, operations in document["paths"].items()
-            if "post" in operations
-            for status, response in operations["post"]["responses"].items()
-            for media, content in response["content"].items()
-        }
-        self._events = {
-            path: jsonschema.Draft202012Validator(
-                _data_of(operations["post"]["responses"]["200"]["content"]["text/event-stream"]["schema"])
-                | {"components": document["components"]}
-            )
-            for path, operations in document["paths"].items()
-            if "text/event-stream"
-            in operations.get("post", {}).get("responses", {}).get("200", {}).get("content", {})
-        }
-
-    def check(self, path: str, status: int, media: str, body: bytes) -> None:
-        if media == "text/event-stream":
-            *events, done = [line for line in body.decode().split("\n\n") if line]
-            assert done == "data: [DONE]"
-            for event in events:
-                self._events[path].validate(json.loads(event.removeprefix("data: ")))
-            return
-        document = json.loads(body)
-        self._validators[path, status, media].validate(document)
-        if status != 200:
-            assert KINDS[ErrorCode(document["error"]["code"])].status == status
-
-
-def _data_of(event: dict[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = event["properties"]["data"]["anyOf"][0]["contentSchema"]
-    return schema
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from zlib import crc32
 
+import jsonschema
 import pytest
 import tokenizers
 
@@ -16,6 +17,7 @@ from loadtest.local_stack import LocalStack
 from tests.conformance import programs
 from tests.conformance.case import BASE, RENDERED, SAME, TOKENS, Answers, Case, Refused
 from tests.conformance.cases import all_cases
+from tests.conformance.described import Described
 from tests.conformance.seen import Seen, read
 from tests.conformance.table import AUTOREGRESSIVE, DIFFUSION, GENERATE, cells
 from tests.stack import conftest
@@ -113,6 +115,18 @@ def test_case(runs: dict[str, Run], name: str) -> None:
         gists[where] = seen.gist()
     if isinstance(case.expect, Answers) and not case.expect.varies:
         assert len({repr(gist) for gist in gists.values()}) <= 1, gists
+
+
+def test_what_is_told_is_what_openapi_says(runs: dict[str, Run]) -> None:
+    """As openai-node passes it on, unchanged."""
+    described = Described()
+    for (name, stream), seen in runs["node" if "node" in runs else "python"].seen.items():
+        for event in seen.events:
+            check = described.check_event if seen.streamed else described.check_document
+            try:
+                check(CASES[name].path, event)
+            except jsonschema.ValidationError as error:
+                pytest.fail(f"{name}, stream={stream}: {error.message} at {error.json_path}")
 
 
 def _refusal(seen: Seen) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -40,6 +41,12 @@ class Metrics:
             ("endpoint",),
             registry=self.registry,
         )
+        blocks = Gauge(
+            "dllm_allocated_blocks",
+            "Memory blocks in use: unlike the resident memory they go back to what they were.",
+            registry=self.registry,
+        )
+        blocks.set_function(sys.getallocatedblocks)
         self.request_seconds = Histogram(
             "dllm_request_seconds",
             "From a request's arrival to the last byte of its answer.",

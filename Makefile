@@ -21,6 +21,10 @@ $(VENV)/.installed: requirements/cpu.txt requirements/install.sh pyproject.toml
 $(VENV)/bin/redis-server: requirements/redis_server.sh $(VENV)/.installed
 	@requirements/redis_server.sh $(VENV)
 
+# And the page in a browser.
+$(VENV)/bin/chromium: requirements/chromium.sh $(VENV)/.installed
+	@requirements/chromium.sh $(VENV)
+
 # And the engine by the oldest SGLang that the extension supports.
 $(OLDEST)/.installed: requirements/sglang-0.5.17.txt $(VENV)/.installed
 	@echo "setup: sglang 0.5.17, for the tests"
@@ -42,7 +46,8 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed $(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
+test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(OLDEST)/.installed $(CLIENTS)/sdks/.installed \
+		$(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
 	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadgroup
 
 bench: setup ## What the stack costs over the bare engine, keys and limits too: TTFT and where it goes, end to end, memory
@@ -75,6 +80,9 @@ show-mutations: setup ## 10,000 bodies, right ones and broken ones, to a gateway
 
 show-clients-of-others: setup $(CLIENTS)/others/.installed ## LangChain, LiteLLM and Vercel's AI SDK: a streamed chat and a tool call each
 	@DLLM_TEST_CLIENTS=1 $(VENV)/bin/python -m pytest tests/stack/test_clients_of_others.py
+
+show-playground: setup $(VENV)/bin/chromium ## The page at /, in headless Chromium: alone, and on the whole stack
+	@$(VENV)/bin/python -m pytest tests/playground tests/stack/test_playground.py
 
 show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to /generate
 	@$(VENV)/bin/python -m pytest tests/stack/test_seed_prompts.py

@@ -20,6 +20,7 @@ from gateway.gateway import Gateway
 from gateway.generate import routes as generate
 from gateway.models import routes as models
 from gateway.operations import OPERATIONS
+from gateway.playground import routes as playground
 from gateway.request_id import RequestIds
 from gateway.tokenize import routes as tokenize
 
@@ -59,5 +60,7 @@ def create_app(settings: Settings) -> FastAPI:
     errors.install(app)
     for routes in (chat, completions, generate, tokenize, detokenize, models, health):
         app.include_router(routes.router)
+    if settings.gateway.playground:
+        app.include_router(playground.router)
     openapi.install(app, OPERATIONS)
     return app

@@ -20,7 +20,7 @@ from tests.conformance.cases import all_cases
 from tests.conformance.described import Described
 from tests.conformance.seen import Seen, read
 from tests.conformance.table import AUTOREGRESSIVE, DIFFUSION, GENERATE, cells
-from tests.stack import conftest
+from tests.stack import conditions
 
 ALL = os.environ.get("DLLM_TEST_CONFORMANCE") == "all"
 SDKS = {"python": "openai_python.py", "node": "openai_node.mjs"}
@@ -30,7 +30,7 @@ _CLASSES = {
     404: "NotFoundError",
     504: "InternalServerError",
 }
-MODELS = {DIFFUSION: conftest.DIFFUSION, AUTOREGRESSIVE: conftest.AUTOREGRESSIVE}
+MODELS = {DIFFUSION: conditions.DIFFUSION, AUTOREGRESSIVE: conditions.AUTOREGRESSIVE}
 CASES = {case.name: case for case in all_cases()}
 
 FIGURES: list[str] = []

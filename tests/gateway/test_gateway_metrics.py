@@ -29,7 +29,6 @@ async def test_names_and_help(served: Served, answering: FakeWorker) -> None:
         "dllm_time_per_output_token_seconds",
         "dllm_inter_chunk_seconds",
         "dllm_chunk_tokens",
-        "dllm_allocated_blocks",
         "dllm_access_refused",
         "dllm_access_keys",
         "dllm_access_keys_lost",

@@ -107,15 +107,16 @@ class Exchange(Response):
 
     def _tell(self, end: End, scope: Scope, channel: Channel) -> None:
         """To metrics, trace and log, once."""
+        metrics, tickets = self._gateway.metrics, self._jobs.tickets if self._jobs else []
         seconds, trace = time.monotonic() - self._started, self._span.trace
         exemplar = trace.id if trace is not None and trace.is_sampled else None
-        self._gateway.metrics.count(self._endpoint, self._kind, end, seconds, exemplar)
+        metrics.count(self._endpoint, self._kind, end, seconds, exemplar)
+        if self._tenant is not None and self._gateway.access.ring is not None:
+            metrics.count_tenant(self._tenant, end, charge.used(tickets))
         code = None if end.problem is None else str(end.problem.code)
         for answer in self._answers:
             answer.close(code)
-        spans.ended(self._span, end, self._jobs.tickets if self._jobs else [], channel.status)
-        if self._tenant is not None:
-            self._gateway.metrics.of_tenant(self._tenant).count(end)
+        spans.ended(self._span, end, tickets, channel.status)
         told = {"endpoint": self._endpoint, "model": self._kind.model, "code": code}
         if end.outcome is Outcome.FAILED:
             log.warning("request failed", client_request=client_request_id(Headers(scope=scope)), **told)
@@ -127,6 +128,7 @@ class Exchange(Response):
         try:
             headers, access = Headers(scope=scope), self._gateway.access
             tenant = await access.tenant(headers)
+            self._tenant = tenant.name
             terms = TermsInHeaders.read(headers)
             self._limit(terms.timeout_s)
             self._call = await self._read(headers, receive, tenant)
@@ -135,7 +137,7 @@ class Exchange(Response):
             # The body may have taken its time, and the key have been revoked meanwhile.
             tenant = await access.tenant(headers)
             tier = access.permit(tenant, self._call)
-            self._kind, self._tenant = self._kind._replace(tier=tier.value), tenant.name
+            self._kind = self._kind._replace(tier=tier.value)
             if isinstance(self._call, Inquiry):
                 return await self._ask(self._call, tenant, receive, channel)
             agreed = Terms.agreed(tenant, tier, terms, self._call.terms, self._deadline)
@@ -203,7 +205,6 @@ class Exchange(Response):
             metrics = self._gateway.metrics
             request = Request(
                 metrics.pace(self._kind),
-                metrics.of_tenant(terms.tenant.name),
                 self._started,
                 self._gateway.tracer,
                 self._span.trace,

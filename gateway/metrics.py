@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import NamedTuple
 
@@ -10,7 +11,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from dllm_stack.histogram import Histogram
 from dllm_stack.keys import KeyRing
 from dllm_stack.messages import End
-from dllm_stack.outcomes import Outcome
 from dllm_stack.redis_metrics import RedisMetrics
 
 REQUEST_BUCKETS = (
@@ -24,8 +24,8 @@ CHUNK_TOKEN_BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 128, 256)
 PARTS = ("admission", "queue", "dispatch", "prompt", "engine", "relay")
 """Of a time to first token, in their order; see docs/metrics.md."""
 
-MOST_TENANTS = 1000  # with a label of their own
-OTHER = "other"
+OTHER = "other"  # a label's value in place of those that may be too many
+MOST_TENANTS = 1000  # with series of their own
 
 
 class Kind(NamedTuple):
@@ -58,6 +58,12 @@ class Metrics:
             ("endpoint",),
             registry=self.registry,
         )
+        blocks = Gauge(
+            "dllm_allocated_blocks",
+            "Memory blocks in use: unlike the resident memory they go back to what they were.",
+            registry=self.registry,
+        )
+        blocks.set_function(sys.getallocatedblocks)
         self.request_seconds = Histogram(
             "dllm_request_seconds",
             "From a request's arrival to the last byte of its answer.",
@@ -97,24 +103,25 @@ class Metrics:
             Kind._fields,
             registry=self.registry,
         )
-        self.tenant_requests = Counter(
-            "dllm_tenant_requests",
-            "Requests of each tenant by how they ended.",
-            ("tenant", "outcome"),
-            registry=self.registry,
-        )
-        self.tenant_tokens = Counter(
-            "dllm_tenant_tokens",
-            "Tokens of each tenant's prompts and answers.",
-            ("tenant", "kind"),
-            registry=self.registry,
-        )
         self.refused_access = Counter(
             "dllm_access_refused",
             "Requests refused for their API key, or for what its tenant may do, by why.",
             ("reason",),
             registry=self.registry,
         )
+        self._tenant_requests = Counter(
+            "dllm_tenant_requests",
+            "Requests by whose key they came with, and by how they ended.",
+            ("tenant", "outcome"),
+            registry=self.registry,
+        )
+        self._tenant_tokens = Counter(
+            "dllm_tenant_tokens",
+            "Tokens of their prompts and answers, as limits count them.",
+            ("tenant",),
+            registry=self.registry,
+        )
+        self._tenants: set[str] = set()
         self._keys = self._of_keys("dllm_access_keys", "API keys known that open something.")
         self._lost_keys = self._of_keys(
             "dllm_access_keys_lost",
@@ -129,7 +136,6 @@ class Metrics:
         self.redis = RedisMetrics(self.registry)
         self._paces: dict[Kind, PaceSeries] = {}
         self._ends: dict[tuple[str, ...], EndSeries] = {}
-        self._tenants: dict[str, TenantSeries] = {}
 
     def watch(self, ring: KeyRing) -> None:
         """Tells of API keys from now on."""
@@ -157,36 +163,23 @@ class Metrics:
         series.requests.inc()
         series.seconds.add(seconds, trace_id=trace_id)
 
-    def of_tenant(self, tenant: str) -> TenantSeries:
-        """Those of OTHER once there are MOST_TENANTS: without API keys, clients name them."""
-        if tenant not in self._tenants:
-            if len(self._tenants) >= MOST_TENANTS:
-                tenant = OTHER
-            if tenant not in self._tenants:
-                self._tenants[tenant] = TenantSeries(self, tenant)
-        return self._tenants[tenant]
-
     def pace(self, kind: Kind) -> PaceSeries:
         if kind not in self._paces:
             self._paces[kind] = PaceSeries(self, kind)
         return self._paces[kind]
 
+    def count_tenant(self, name: str, end: End, tokens: int) -> None:
+        """Counts a request that has ended, for a tenant that has a key."""
+        if len(self._tenants) < MOST_TENANTS:
+            self._tenants.add(name)
+        label = name if name in self._tenants else OTHER
+        self._tenant_requests.labels(label, end.outcome).inc()
+        self._tenant_tokens.labels(label).inc(tokens)
+
 
 class EndSeries(NamedTuple):
     requests: Counter
     seconds: Histogram
-
-
-class TenantSeries:
-    """One tenant's, looked up once a request."""
-
-    def __init__(self, metrics: Metrics, tenant: str) -> None:
-        self.prompt_tokens = metrics.tenant_tokens.labels(tenant, "prompt")
-        self.answer_tokens = metrics.tenant_tokens.labels(tenant, "answer")
-        self._requests = {outcome: metrics.tenant_requests.labels(tenant, outcome) for outcome in Outcome}
-
-    def count(self, end: End) -> None:
-        self._requests[end.outcome].inc()
 
 
 class PaceSeries:

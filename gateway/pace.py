@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dllm_stack.messages import Trace
 from dllm_stack.tracing import OFF, Span, Tracer
-from gateway.metrics import PaceSeries, TenantSeries
+from gateway.metrics import PaceSeries
 from gateway.ticket import Arrival
 
 
@@ -23,7 +23,6 @@ class Request:
     """
 
     series: PaceSeries
-    tenant: TenantSeries
     arrived: float
     tracer: Tracer = OFF
     trace: Trace | None = None
@@ -66,7 +65,6 @@ class Pace:
             self._series.gap.add(gap, trace_id=self._exemplar)
             self._series.itl.add(gap / tokens, tokens)
         self._series.chunk_tokens.add(tokens)
-        self._request.tenant.answer_tokens.inc(tokens)
         if self._relay is not None:
             self._relay.event("block", {"dllm.tokens": tokens}, at=at)
         self._chunks += 1
@@ -89,7 +87,6 @@ class Pace:
         self._series.ttft.add(seen - request.arrived, trace_id=self._exemplar)
         if self._is_first:
             self._series.prompt_tokens.inc(block.prompt_tokens)
-            request.tenant.prompt_tokens.inc(block.prompt_tokens)
         if request.trace is not None:
             self._relay = request.tracer.start("relay", request.trace, began=arrival.at)
         if passed is None or (took := block.took) is None:

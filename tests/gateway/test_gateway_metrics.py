@@ -10,8 +10,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from dllm_stack.messages import Place, Took
-from gateway.metrics import MOST_TENANTS, PARTS
-from tests.gateway.fake_worker import PROMPT_TOKENS, FakeWorker
+from gateway.metrics import PARTS
+from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
 
 KIND = {"model": "tiny", "mode": "default", "tier": "default"}
@@ -127,28 +127,6 @@ async def test_the_parts_of_a_time_to_first_token(served: Served, worker: FakeWo
     assert (seconds["prompt"], seconds["engine"]) == (0.01, 0.03)
     # What the worker's own clock does not account for, of the time that Redis' says it ran.
     assert seconds["dispatch"] >= 0.05 - 0.04
-
-
-async def test_tenants_have_labels_of_their_own_up_to_a_bound(served: Served, answering: FakeWorker) -> None:
-    await served.http.post("/v1/chat/completions", json=CHAT, headers={"X-Tenant-ID": "known"})
-    for number in range(MOST_TENANTS):
-        served.gateway.metrics.of_tenant(f"tenant-{number}")
-    await served.http.post("/v1/chat/completions", json=CHAT, headers={"X-Tenant-ID": "one-too-many"})
-    await served.http.post("/v1/chat/completions", json=CHAT, headers={"X-Tenant-ID": "known"})
-    samples = await served.samples()
-    tokens = {
-        (labels["tenant"], labels["kind"]): value
-        for name, labels, value in samples
-        if name == "dllm_tenant_tokens_total" and value
-    }
-    answer = len("Hello world")
-    assert tokens == {
-        ("known", "prompt"): 2 * PROMPT_TOKENS,
-        ("known", "answer"): 2 * answer,
-        ("other", "prompt"): PROMPT_TOKENS,
-        ("other", "answer"): answer,
-    }
-    assert len({labels["tenant"] for _, labels, _ in samples if "tenant" in labels}) == MOST_TENANTS + 1
 
 
 async def test_a_sampled_trace_is_named_where_the_scraper_can_read_it(

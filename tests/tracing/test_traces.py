@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ async def test_one_trace_from_the_client_to_the_engine(
     assert not any(span.is_error for span in collector.spans)
     begun = [root, *map(collector.named, ("admission", "queue", "attempt", engine.name, "relay"))]
     slack = 2_000_000  # ns; when the queue's span began, the router reckons from Redis' word
-    assert all(one.began <= next.began + slack for one, next in zip(begun, begun[1:], strict=False))
+    assert all(one.began <= next.began + slack for one, next in pairwise(begun))
     assert all(span.began <= span.ended <= root.ended + 100 * slack for span in collector.spans)
 
     ids = {"request": answer.headers["x-request-id"], "trace": TRACE_ID}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worker.engine.exposition import one_series
 
-FIRST = b'sglang:gen_throughput{engine_type="unified",model_name="m",moe_ep_rank="0",pp_rank="0",tp_rank="0"} 8.0\n'
+FIRST = b'sglang:gen_throughput{model_name="m",moe_ep_rank="0",pp_rank="0",tp_rank="0"} 8.0\n'
 TEXT = b"# HELP sglang:gen_throughput Tokens a second.\n# TYPE sglang:gen_throughput gauge\n" + FIRST
 
 

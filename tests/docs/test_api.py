@@ -25,7 +25,7 @@ from gateway.terms import HEADERS, MAX_SESSION_CHARACTERS
 from gateway.tokenize.protocol import RULES as TOKENIZE
 from gateway.tools.protocol import MAX_TOOLS
 from gateway.validation import Rules
-from tests.docs.pages import assert_begin, assert_holds, code, rows_of, table
+from tests.docs.pages import ROOT, assert_begin, assert_holds, code, rows_of, table
 
 
 def test_every_endpoint_is_listed() -> None:
@@ -140,6 +140,7 @@ def test_the_limits_of_the_api() -> None:
     assert_holds("api.md", f"up to {MAX_PROMPTS} prompts")
     assert_holds("api.md", f"1 to {MAX_CHOICES} [choices]")
     assert_holds("api.md", f"up to {MAX_TOOLS}, of type `function`")
+    assert_holds("api.md", f"`gateway.keep_alive_s` ({Settings().gateway.keep_alive_s:g} s)")
     assert_holds("api.md", f"two keep silent for {QUESTION_S:g} s each")
     assert_holds("architecture.md", f"A gateway has {QUESTIONS_AT_ONCE} open at a time for a model")
 
@@ -159,3 +160,14 @@ def test_every_error_is_listed() -> None:
             for error, kind in KINDS.items()
         ],
     )
+
+
+def test_the_clients_that_were_tried_are_those_installed() -> None:
+    pins = [
+        line.rpartition("@" if path.suffix == ".npm" else "==")
+        for path in (ROOT / "requirements" / "clients").iterdir()
+        for line in path.read_text().split()
+    ]
+    listed = [(code(name), version) for name, _, version in pins if name != "zod"]  # the AI SDK's
+    rows = [(row[0].partition(" ")[0], row[1]) for row in rows_of("api.md", "client", "version")]
+    assert sorted(rows) == sorted(listed)

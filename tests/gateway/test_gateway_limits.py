@@ -40,8 +40,8 @@ async def limited(
     """Clients of two gateways, with the key."""
     await KeyStore(connections).change_tenant("acme", limits)
     async with serving(settings) as one, serving(settings) as other:
+        await until(lambda: one.gateway.access.ready and other.gateway.access.ready)
         for served in (one, other):
-            await until(lambda served=served: served.gateway.access.ready)
             served.http.headers["Authorization"] = f"Bearer {key.secret}"
         yield [one.http, other.http]
 

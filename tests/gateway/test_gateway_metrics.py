@@ -22,12 +22,20 @@ async def test_names_and_help(served: Served, answering: FakeWorker) -> None:
     assert {family.name for family in own} == {
         "dllm_requests",
         "dllm_open_requests",
+        "dllm_allocated_blocks",
         "dllm_request_seconds",
         "dllm_time_to_first_token_seconds",
         "dllm_inter_token_latency_seconds",
         "dllm_time_per_output_token_seconds",
         "dllm_inter_chunk_seconds",
         "dllm_chunk_tokens",
+        "dllm_access_refused",
+        "dllm_access_keys",
+        "dllm_access_keys_lost",
+        "dllm_access_age_seconds",
+        "dllm_access_file_broken",
+        "dllm_tenant_requests",
+        "dllm_tenant_tokens",
     }
     assert all(family.documentation for family in own)
     bounds = {

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import ASGIApp
 
 from dllm_stack.outcomes import ErrorCode, Problem
 from dllm_stack.redis import RedisError
@@ -21,6 +22,7 @@ from gateway.admin import keys, modes, pools, tenants, workers
 from gateway.admin.guard import Guard
 from gateway.errors import error_response
 from gateway.gateway import Gateway
+from gateway.request_id import RequestIds
 from gateway.validation import refusal_of
 
 
@@ -42,9 +44,15 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
+class _App(FastAPI):
+    def build_middleware_stack(self) -> ASGIApp:
+        """Before FastAPI's answer to an exception too."""
+        return RequestIds(super().build_middleware_stack())
+
+
 def create_app(gateway: Gateway) -> FastAPI:
     """It has no life of its own: `gateway` is to be running while it is served."""
-    app = FastAPI(
+    app = _App(
         title="dllm-stack admin",
         description="Every request needs a key that was created for this API, as `Authorization: Bearer`.",
         redirect_slashes=False,

@@ -131,9 +131,7 @@ class Exchange(Response):
             return _ended(INTERNAL)
         if end.problem is None and end.outcome is not Outcome.COMPLETED and end is not self._closed:
             return _ended(_UNEXPLAINED)
-        if end.problem is not None and end.problem.param is not None:
-            return _ended(replace(end.problem, param=self._call.names.of(end.problem.param)))
-        return end
+        return end if end.problem is None else replace(end, problem=self._call.names.put_into(end.problem))
 
     def _limit(self, timeout_s: float | None) -> None:
         """The shortest limit counts."""
@@ -204,6 +202,8 @@ class Exchange(Response):
             reservation = await self._gateway.limiter.reserve(tenant, self._id, *asks)
         except LimitError as error:
             channel.headers |= error.headers
+            if isinstance(call, Call):
+                raise RequestError(call.names.put_into(error.problem)) from None
             raise
         channel.headers |= reservation.headers
 

@@ -56,7 +56,11 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     return Call(
         pool=found.pool,
         prompts=[prompt],
-        names=Names("messages", schema="json_schema" if asked.json_schema else "response_format"),
+        names=Names(
+            "messages",
+            schema="json_schema" if asked.json_schema else "response_format",
+            max_tokens=tokens_param,
+        ),
         decoding=Decoding(
             max_tokens=max_tokens,
             stop=asked.stop,

@@ -72,6 +72,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             path="sampling_params.",
             dllm="sampling_params.custom_params.dllm",
             schema="sampling_params.json_schema",
+            max_tokens="sampling_params.max_new_tokens",
         ),
         decoding=Decoding(
             max_tokens=sampling.max_new_tokens or DEFAULT_MAX_NEW_TOKENS,

@@ -99,6 +99,36 @@ async def test_tokens_are_those_of_the_usage(
         assert too_large.headers["x-should-retry"] == "false"
 
 
+CHAT: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/completions", BODY | {"max_tokens": 99}, "max_tokens"),
+        ("/v1/chat/completions", CHAT | {"max_tokens": 99}, "max_tokens"),
+        ("/v1/chat/completions", CHAT | {"max_completion_tokens": 99}, "max_completion_tokens"),
+        (
+            "/generate",
+            {"text": "x", "sampling_params": {"max_new_tokens": 99}},
+            "sampling_params.max_new_tokens",
+        ),
+    ],
+)
+async def test_what_is_too_large_at_any_time_is_named_as_it_was_sent(
+    settings: Settings,
+    connections: Connections,
+    key: Created,
+    answering: FakeWorker,
+    path: str,
+    body: dict[str, Any],
+    param: str,
+) -> None:
+    async with limited(settings, connections, key, tokens_per_minute=50) as (client, _):
+        answer = await client.post(path, json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (429, param)
+
+
 async def test_choices_cost_what_they_take(
     settings: Settings, connections: Connections, key: Created, answering: FakeWorker
 ) -> None:

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dllm_stack.keys import KeyFileError, KeyRing, KeyStore, Refusal
-from dllm_stack.keys.ring import FileSource, RedisSource
+from dllm_stack.keys.secret import MOST_CHARACTERS
+from dllm_stack.keys.sources import FileSource, RedisSource
 from dllm_stack.keys.store import LEASE_S
 from dllm_stack.messages import Tier
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
@@ -33,7 +34,7 @@ OPEN = frozenset({"/healthz", "/readyz", "/metrics"}) | playground.PATHS  # what
 RETRY_AFTER_S = 5
 GIVE_UP_S = LINGER_S + 5.0  # a client that does not even read its refusal
 
-_BEARER = re.compile(r"Bearer +([\x21-\x7e]{1,256})", re.IGNORECASE)
+_BEARER = re.compile(rf"Bearer +([\x21-\x7e]{{1,{MOST_CHARACTERS}}})", re.IGNORECASE)
 _TENANT = "dllm_stack.tenant"  # where a scope has it
 _ANYBODY = Tenant(name=DEFAULT_TENANT)
 
@@ -125,7 +126,7 @@ class Access:
             fresh = await ring.freshen()
         except (RedisError, KeyFileError):
             self._unavailable()
-        key = ring.look(match[1])
+        key = ring.find(match[1])
         if key is Refusal.UNKNOWN and not fresh:  # it may be new
             self._unavailable()
         if isinstance(key, Refusal):

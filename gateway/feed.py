@@ -20,6 +20,9 @@ LOST_AFTER_S = 1.0  # age from which an open job is looked up in Redis
 UNAVAILABLE_RETRY_AFTER_S = 5
 QUESTION_S = 5.0  # a worker's time for one; then another is asked, once
 QUESTIONS_AT_ONCE = 16  # further ones wait here
+# Cancels that may wait for a Redis that is away, before those are let go whose job it may not have. If it has
+# one, that is cancelled with its first block; kept, they would grow with the requests of an outage.
+MOST_UNSURE = 10_000
 _SILENT = Problem(
     ErrorCode.NO_WORKER, "No worker has answered in time.", retry_after_s=UNAVAILABLE_RETRY_AFTER_S
 )
@@ -106,10 +109,12 @@ class Feed:
         self._tickets.pop(ticket.job.id, None)
         if ticket.settled:
             return
-        self._cancels.put_nowait(ticket.job.id)
-        if ticket.admitted_at is None:
+        if ticket.admitted_at is not None:
+            self._cancels.put_nowait(ticket.job.id)
+        elif self._cancels.qsize() < MOST_UNSURE:
             # Redis may come upon the admission, given up here, after the cancel: two connections have no
             # order. The second cancel is sent when the first is answered, and so comes after both.
+            self._cancels.put_nowait(ticket.job.id)
             self._cancels.put_nowait(ticket.job.id)
 
     async def aclose(self) -> None:

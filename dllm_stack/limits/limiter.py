@@ -22,6 +22,9 @@ UNAVAILABLE = Problem(ErrorCode.QUEUE_UNAVAILABLE, "The queue cannot be reached.
 
 _UNLIMITED = Limits()
 _RENEWED_AT_ONCE = 1000  # leases in one call, so that it stays short
+# Settlements that may wait for a Redis that is away, before those are let go that may be about nothing. What
+# such a one gives back is charged no more in a minute; kept, they would grow with the requests of an outage.
+_MOST_UNSURE = 10_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -125,7 +128,8 @@ class Limiter:
             )
         except BaseException as error:
             # It may have been reserved, or may be later: what is settled already is not charged any more.
-            self._unsettled.put_nowait(_Settlement(tenant, request_id, 0, 0))
+            if self._unsettled.qsize() < _MOST_UNSURE:
+                self._unsettled.put_nowait(_Settlement(tenant, request_id, 0, 0))
             if isinstance(error, RedisError):
                 raise RequestError(UNAVAILABLE) from None
             raise

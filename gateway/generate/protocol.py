@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from pydantic import ConfigDict, WithJsonSchema
 
 from gateway.decoding import DLLM_SCHEMA, Dllm, Seed
-from gateway.parameters import ENGINE, SAMPLING, Count, Stops, TokenIdList
+from gateway.parameters import ENGINE, SAMPLING, Count
 from gateway.prompts import PlainTexts, TokenIds
 from gateway.statistics import Statistics
 from gateway.terms import TermsInBody
@@ -41,9 +41,6 @@ class CustomParams(Honoured):
 class SamplingParams(TokenByTokenFields):
     max_new_tokens: Count | None = None
     min_new_tokens: MinTokens | None = None
-    stop: Stops
-    stop_token_ids: TokenIdList | None = None
-    ignore_eos: bool | None = None
     sampling_seed: Seed | None = None
     custom_params: Annotated[CustomParams, WithJsonSchema(_CUSTOM_PARAMS)] | None = None
 

@@ -16,7 +16,7 @@ from dllm_stack.keys.secret import MOST_CHARACTERS
 from dllm_stack.keys.sources import FileSource, RedisSource
 from dllm_stack.keys.store import LEASE_S
 from dllm_stack.messages import Tier
-from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from dllm_stack.outcomes import ErrorCode, Problem, RequestError, unavailable
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import AccessSettings
 from dllm_stack.tenants import Key, Tenant
@@ -31,7 +31,6 @@ from gateway.request_id import request_id_of
 from gateway.terms import DEFAULT_TENANT, tenant_named, usual_tier
 
 OPEN = frozenset({"/healthz", "/readyz", "/metrics"}) | playground.PATHS  # what answers without a key
-RETRY_AFTER_S = 5
 GIVE_UP_S = LINGER_S + 5.0  # a client that does not even read its refusal
 
 _BEARER = re.compile(rf"Bearer +([\x21-\x7e]{{1,{MOST_CHARACTERS}}})", re.IGNORECASE)
@@ -135,9 +134,7 @@ class Access:
 
     def _unavailable(self) -> NoReturn:
         self._metrics.refused_access.labels("unavailable").inc()
-        message = "API keys cannot be checked at present."
-        problem = Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=RETRY_AFTER_S)
-        raise RequestError(problem) from None
+        raise RequestError(unavailable("API keys cannot be checked at present.")) from None
 
     def _unauthorized(self, reason: str, message: str = "This API key is not valid.") -> NoReturn:
         self._metrics.refused_access.labels(reason).inc()

@@ -13,12 +13,10 @@ import msgspec
 from dllm_stack.limits.headers import Standing, standing_headers
 from dllm_stack.limits.script import WINDOW_MS, Scripts
 from dllm_stack.limits.verdicts import refusal
-from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from dllm_stack.outcomes import RequestError, unavailable
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import LimitSettings
 from dllm_stack.tenants import Limits, Tenant
-
-UNAVAILABLE = Problem(ErrorCode.QUEUE_UNAVAILABLE, "The queue cannot be reached.", retry_after_s=5)
 
 _UNLIMITED = Limits()
 _RENEWED_AT_ONCE = 1000  # leases in one call, so that it stays short
@@ -131,7 +129,7 @@ class Limiter:
             if self._unsettled.qsize() < _MOST_UNSURE:
                 self._unsettled.put_nowait(_Settlement(tenant, request_id, 0, 0))
             if isinstance(error, RedisError):
-                raise RequestError(UNAVAILABLE) from None
+                raise RequestError(unavailable("The limits cannot be checked at present.")) from None
             raise
         verdict, wait_ms, since, reserved, *standing = answer
         self._saw(tenant.name, since)

@@ -29,10 +29,11 @@ def _used_by(ticket: Ticket) -> int:
         return end.prompt_tokens + end.completion_tokens
     if ticket.tokens:
         return ticket.prompt_tokens + ticket.tokens
-    # Whether an engine was at its prompt when its client left, nobody has told. If leaving early were free,
-    # it would be a way to keep engines busy for nothing.
+    # Whether an engine was at its prompt when its client left, or its time was up, nobody has told. If that
+    # were free, leaving early or a short time would be a way to keep engines busy for nothing.
     left = end is not None and end.outcome is Outcome.CANCELLED and end.problem is None
-    return _estimate(ticket.job.prompt) if left and ticket.admitted_at is not None else 0
+    late = end is not None and end.outcome is Outcome.EXPIRED
+    return _estimate(ticket.job.prompt) if (left or late) and ticket.admitted_at is not None else 0
 
 
 def _estimate(prompt: Prompt) -> int:

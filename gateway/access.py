@@ -20,15 +20,15 @@ from dllm_stack.outcomes import ErrorCode, Problem, RequestError, unavailable
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import AccessSettings
 from dllm_stack.tenants import Key, Tenant
-from gateway.body import LINGER_S, ClientGone
-from gateway.channel import Channel
+from gateway.fields.terms import DEFAULT_TENANT, tenant_named, usual_tier
+from gateway.http.body import LINGER_S, ClientGone
+from gateway.http.channel import Channel
+from gateway.http.refusal import refuse_unread
+from gateway.http.request_id import request_id_of
 from gateway.inquiry import Inquiry
 from gateway.jobs import Call
 from gateway.metrics import Metrics
 from gateway.playground import routes as playground
-from gateway.refusal import refuse_unread
-from gateway.request_id import request_id_of
-from gateway.terms import DEFAULT_TENANT, tenant_named, usual_tier
 
 OPEN = frozenset({"/healthz", "/readyz", "/metrics"}) | playground.PATHS  # what answers without a key
 GIVE_UP_S = LINGER_S + 5.0  # a client that does not even read its refusal

@@ -10,18 +10,20 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from dllm_stack.settings import Settings
-from gateway import errors, health, openapi
+from gateway import health
 from gateway.access import Guard
 from gateway.chat import routes as chat
 from gateway.completions import routes as completions
-from gateway.cors import Cors
 from gateway.detokenize import routes as detokenize
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
+from gateway.http import errors
+from gateway.http.cors import Cors
+from gateway.http.request_id import RequestIds
 from gateway.models import routes as models
-from gateway.operations import OPERATIONS
+from gateway.openapi import document as openapi
+from gateway.openapi.operations import OPERATIONS
 from gateway.playground import routes as playground
-from gateway.request_id import RequestIds
 from gateway.tokenize import routes as tokenize
 
 

@@ -19,17 +19,17 @@ from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.tenants import Tenant
 from gateway import charge, relay
 from gateway.answer import Answer
-from gateway.body import ClientGone, decode_json, read_body
-from gateway.channel import Channel
-from gateway.errors import INTERNAL, error_response
+from gateway.fields.terms import Terms, TermsInHeaders, settle_auto
 from gateway.gateway import SHUTTING_DOWN, Gateway
+from gateway.http.body import ClientGone, decode_json, read_body
+from gateway.http.channel import Channel
+from gateway.http.errors import INTERNAL, error_response
+from gateway.http.refusal import refuse_unread
+from gateway.http.request_id import client_request_id, request_id_of
 from gateway.inquiry import Inquiry
 from gateway.jobs import Call, Jobs
 from gateway.keep_alive import KeepAlive
 from gateway.metrics import OTHER, Pace
-from gateway.refusal import refuse_unread
-from gateway.request_id import client_request_id, request_id_of
-from gateway.terms import Terms, TermsInHeaders, settle_auto
 
 SEND_GRACE_S = 5.0  # what a client that does not read may take beyond the deadline
 

@@ -16,13 +16,13 @@ from starlette.types import ASGIApp
 
 from dllm_stack.outcomes import ErrorCode, Problem, unavailable
 from dllm_stack.redis import RedisError
-from gateway import errors
 from gateway.admin import keys, modes, pools, tenants, workers
 from gateway.admin.guard import Guard
-from gateway.errors import error_response
+from gateway.fields.validation import refusal_of
 from gateway.gateway import Gateway
-from gateway.request_id import RequestIds
-from gateway.validation import refusal_of
+from gateway.http import errors
+from gateway.http.errors import error_response
+from gateway.http.request_id import RequestIds
 
 
 class Error(BaseModel):

@@ -14,10 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from dllm_stack.tenants import Key
 from gateway.access import GIVE_UP_S, Access
-from gateway.body import ClientGone, read_body
-from gateway.channel import Channel
-from gateway.refusal import refuse_unread
-from gateway.request_id import request_id_of
+from gateway.http.body import ClientGone, read_body
+from gateway.http.channel import Channel
+from gateway.http.refusal import refuse_unread
+from gateway.http.request_id import request_id_of
 
 MAX_BODY_BYTES = 64 << 10
 MAX_BODY_S = 10.0

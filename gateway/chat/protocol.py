@@ -10,14 +10,14 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
 from dllm_stack.messages import Tier
+from gateway.fields.openai import CONDITIONAL, IGNORED, NEUTRAL, OpenAIFields
+from gateway.fields.parameters import Count
+from gateway.fields.token_by_token import LOGPROBS, TOP_LOGPROBS, TopLogprobs
+from gateway.fields.validation import Honoured, Neutral, Rules
 from gateway.logprobs import ChatLogprobs
-from gateway.openai_fields import CONDITIONAL, IGNORED, NEUTRAL, OpenAIFields
-from gateway.parameters import Count
 from gateway.statistics import Statistics
-from gateway.token_by_token import LOGPROBS, TOP_LOGPROBS, TopLogprobs
 from gateway.tools.protocol import ToolChoice, Tools
 from gateway.usage import Usage
-from gateway.validation import Honoured, Neutral, Rules
 
 
 class FunctionCall(Honoured):

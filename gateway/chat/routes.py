@@ -6,20 +6,20 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway import honoured
 from gateway.chat.prompt import chat_prompt
 from gateway.chat.protocol import RULES
 from gateway.chat.rendering import ChatRendering
-from gateway.decoding import Ask, choose, decoding_of
 from gateway.exchange import Exchange
+from gateway.fields import honoured
+from gateway.fields.decoding import Ask, choose, decoding_of
+from gateway.fields.names import Names
+from gateway.fields.openai import check_stream_options
+from gateway.fields.parameters import agreed, check_context, check_stop_tokens
+from gateway.fields.token_by_token import token_by_token
+from gateway.fields.validation import check, invalid
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
-from gateway.names import Names
-from gateway.openai_fields import check_stream_options
-from gateway.parameters import agreed, check_context, check_stop_tokens
-from gateway.token_by_token import token_by_token
 from gateway.tools.offer import offer
-from gateway.validation import check, invalid
 
 router = APIRouter()
 

@@ -9,13 +9,13 @@ from msgspec import UNSET, UnsetType
 from pydantic import Field
 
 from dllm_stack.messages import Tier
+from gateway.fields.openai import CONDITIONAL, IGNORED, NEUTRAL, OpenAIFields
+from gateway.fields.prompts import Texts
+from gateway.fields.token_by_token import COMPLETION_LOGPROBS, MAX_COMPLETION_LOGPROBS
+from gateway.fields.validation import Neutral, Rules
 from gateway.logprobs import CompletionLogprobs
-from gateway.openai_fields import CONDITIONAL, IGNORED, NEUTRAL, OpenAIFields
-from gateway.prompts import Texts
 from gateway.statistics import Statistics
-from gateway.token_by_token import COMPLETION_LOGPROBS, MAX_COMPLETION_LOGPROBS
 from gateway.usage import Usage
-from gateway.validation import Neutral, Rules
 
 DEFAULT_MAX_TOKENS = 16  # as in OpenAI's reference
 

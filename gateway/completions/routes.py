@@ -6,18 +6,18 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway import honoured
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS, RULES
 from gateway.completions.rendering import CompletionRendering
-from gateway.decoding import Ask, choose, decoding_of
 from gateway.exchange import Exchange
+from gateway.fields import honoured
+from gateway.fields.decoding import Ask, choose, decoding_of
+from gateway.fields.names import Names
+from gateway.fields.openai import check_stream_options
+from gateway.fields.parameters import check_choices, check_context, check_stop_tokens
+from gateway.fields.token_by_token import token_by_token
+from gateway.fields.validation import check
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
-from gateway.names import Names
-from gateway.openai_fields import check_stream_options
-from gateway.parameters import check_choices, check_context, check_stop_tokens
-from gateway.token_by_token import token_by_token
-from gateway.validation import check
 
 router = APIRouter()
 

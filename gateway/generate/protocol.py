@@ -8,12 +8,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from pydantic import ConfigDict, WithJsonSchema
 
-from gateway.decoding import DLLM_SCHEMA, Dllm, Seed
-from gateway.parameters import ENGINE, SAMPLING, Count
-from gateway.prompts import PlainTexts, TokenIds
-from gateway.statistics import Statistics
-from gateway.terms import TermsInBody
-from gateway.token_by_token import (
+from gateway.fields.decoding import DLLM_SCHEMA, Dllm, Seed
+from gateway.fields.parameters import ENGINE, SAMPLING, Count
+from gateway.fields.prompts import PlainTexts, TokenIds
+from gateway.fields.terms import TermsInBody
+from gateway.fields.token_by_token import (
     CONDITIONAL,
     LOGPROBS,
     MIN_TOKENS,
@@ -22,7 +21,8 @@ from gateway.token_by_token import (
     TokenByTokenFields,
     TopLogprobs,
 )
-from gateway.validation import Honoured, Neutral, Rules
+from gateway.fields.validation import Honoured, Neutral, Rules
+from gateway.statistics import Statistics
 
 DEFAULT_MAX_NEW_TOKENS = 128  # SGLang's
 

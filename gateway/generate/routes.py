@@ -6,17 +6,17 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway import honoured
-from gateway.decoding import Ask, choose, decoding_of
 from gateway.exchange import Exchange
+from gateway.fields import honoured
+from gateway.fields.decoding import Ask, choose, decoding_of
+from gateway.fields.names import Names
+from gateway.fields.parameters import check_context, check_stop_tokens
+from gateway.fields.token_by_token import token_by_token
+from gateway.fields.validation import check, invalid, missing
 from gateway.gateway import Gateway, gateway_of
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, RULES, SAMPLING_RULES
 from gateway.generate.rendering import GenerateRendering
 from gateway.jobs import Call
-from gateway.names import Names
-from gateway.parameters import check_context, check_stop_tokens
-from gateway.token_by_token import token_by_token
-from gateway.validation import check, invalid, missing
 
 router = APIRouter()
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.catalogue import Found
-from gateway.honoured import not_loaded
+from gateway.fields.honoured import not_loaded
+from gateway.fields.validation import invalid, unsupported
 from gateway.tools.events import Parser
 from gateway.tools.protocol import Tool
 from gateway.tools.tool_call_tags import ToolCallTags
-from gateway.validation import invalid, unsupported
 
 PARSERS: dict[str, Callable[[Collection[str]], Parser]] = {"tool_call_tags": ToolCallTags}
 """By `ModelCard.tools`, the format in which a model writes calls."""

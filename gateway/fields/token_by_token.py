@@ -10,10 +10,10 @@ from pydantic_core import PydanticCustomError
 from dllm_stack.capabilities import Capability
 from dllm_stack.decoding import Grammar, TokenByToken
 from dllm_stack.messages import ModelCard
-from gateway.decoding import DecodingFields
-from gateway.grammar import MAX_GRAMMAR_CHARACTERS, grammar_of
-from gateway.parameters import MAX_INT
-from gateway.validation import Conditional, invalid
+from gateway.fields.decoding import DecodingFields
+from gateway.fields.grammar import MAX_GRAMMAR_CHARACTERS, grammar_of
+from gateway.fields.parameters import MAX_INT
+from gateway.fields.validation import Conditional, invalid
 
 MAX_BIASES = 1024  # tokens of one logit_bias
 MAX_TOP_LOGPROBS = 20  # OpenAI's limits, of chat and

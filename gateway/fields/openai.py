@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dllm_stack.capabilities import Capability
-from gateway import token_by_token
-from gateway.decoding import Dllm, Seed
-from gateway.parameters import ENGINE, SAMPLING, Choices, Count
-from gateway.terms import TermsInBody
-from gateway.token_by_token import MIN_TOKENS, NO_GRAMMAR, MinTokens, TokenByTokenFields
-from gateway.validation import Conditional, Honoured, Neutral, invalid
+from gateway.fields import token_by_token
+from gateway.fields.decoding import Dllm, Seed
+from gateway.fields.parameters import ENGINE, SAMPLING, Choices, Count
+from gateway.fields.terms import TermsInBody
+from gateway.fields.token_by_token import MIN_TOKENS, NO_GRAMMAR, MinTokens, TokenByTokenFields
+from gateway.fields.validation import Conditional, Honoured, Neutral, invalid
 
 
 class StreamOptions(Honoured):

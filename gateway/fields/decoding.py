@@ -20,9 +20,9 @@ from dllm_stack.decoding import (
 from dllm_stack.messages import AUTOREGRESSIVE, DIFFUSION, Decoding, DecodingCard
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from gateway.catalogue import Found
-from gateway.honoured import ENGINE_DOES_NOT, capabilities, not_loaded
-from gateway.parameters import MAX_INT, Stops, TokenIdList
-from gateway.validation import Honoured, invalid, unsupported
+from gateway.fields.honoured import ENGINE_DOES_NOT, capabilities, not_loaded
+from gateway.fields.parameters import MAX_INT, Stops, TokenIdList
+from gateway.fields.validation import Honoured, invalid, unsupported
 
 _UNSAMPLED = "is not supported without a temperature above 0: the most probable tokens are taken"
 _PARAMETERS: dict[str, Any] = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]

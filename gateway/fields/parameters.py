@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from dllm_stack.messages import ModelCard, Prompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
-from gateway.validation import Neutral, invalid
+from gateway.fields.validation import Neutral, invalid
 
 MAX_STOPS = 4  # OpenAI's limit
 # SGLang looks for each at every step, in as much text as the longest is long.

@@ -6,7 +6,7 @@ import json
 
 from dllm_stack.outcomes import SOON_S, ErrorCode, Problem, RequestError
 from gateway.catalogue import Found
-from gateway.validation import Rules, Schema, unsupported
+from gateway.fields.validation import Rules, Schema, unsupported
 
 ENGINE_DOES_NOT = "its engine does not honour it"
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import ASGIApp
 
 from dllm_stack.outcomes import ErrorCode, Problem, unavailable
 from dllm_stack.redis import RedisError
@@ -22,7 +21,7 @@ from gateway.fields.validation import refusal_of
 from gateway.gateway import Gateway
 from gateway.http import errors
 from gateway.http.errors import error_response
-from gateway.http.request_id import RequestIds
+from gateway.http.outermost import Application
 
 
 class Error(BaseModel):
@@ -43,15 +42,9 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class _App(FastAPI):
-    def build_middleware_stack(self) -> ASGIApp:
-        """Before FastAPI's answer to an exception too."""
-        return RequestIds(super().build_middleware_stack())
-
-
 def create_app(gateway: Gateway) -> FastAPI:
     """It has no life of its own: `gateway` is to be running while it is served."""
-    app = _App(
+    app = Application(
         title="dllm-stack admin",
         description="Every request needs a key that was created for this API, as `Authorization: Bearer`.",
         redirect_slashes=False,

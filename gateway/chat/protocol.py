@@ -54,9 +54,7 @@ class Message(Honoured):
     model_config = ConfigDict(json_schema_extra=_ANYTHING_SAID)
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[Any, WithJsonSchema(_CONTENT)] = (
-        None  # a string, or a list of text parts; see prompt.py
-    )
+    content: Annotated[Any, WithJsonSchema(_CONTENT)] = None  # checked in prompt.py
     name: str | None = None
     tool_call_id: str | None = None
     tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None

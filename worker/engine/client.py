@@ -41,8 +41,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
     streams_deltas: bool  # events carry what is new instead of all so far
     deterministic: bool = False  # it draws by seeds, and then not with min_p
     capabilities: list[str] | None = None  # of an autoregressive engine, once it has been asked
-    # Why prompts are computed one block a round, though more was asked for.
-    prefill_fallback: str | None = None
+    prefill_fallback: str | None = (
+        None  # why prompts are computed one block a round, though more was asked for
+    )
 
 
 class EngineClient:

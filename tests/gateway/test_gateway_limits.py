@@ -180,6 +180,17 @@ async def test_every_end_is_charged_for_what_was_used(
         await given_back(second, again)
 
 
+async def test_time_that_is_up_before_the_first_block_costs_the_prompt(
+    settings: Settings, connections: Connections, key: Created, worker: FakeWorker
+) -> None:
+    """As leaving does: a short timeout is another way to leave."""
+    async with limited(settings, connections, key, tokens_per_minute=100) as (client, _):
+        asking = asyncio.create_task(ask(client, timeout=0.5))
+        await worker.claimed()
+        assert (await asking).status_code == 504
+        assert await charged(connections) == 10
+
+
 async def test_a_refusal_of_the_queue_is_given_back(
     settings: Settings, connections: Connections, key: Created
 ) -> None:

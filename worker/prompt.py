@@ -123,7 +123,7 @@ class Renderer:
         Raises:
             RequestError: the prompt cannot be rendered, or has a token that the model lacks.
         """
-        if _characters(prompt) <= _INLINE_CHARACTERS:
+        if characters(prompt) <= _INLINE_CHARACTERS:
             return self._ids(prompt, special)
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._ids, prompt, special)
 
@@ -195,7 +195,7 @@ class Renderer:
         return ids
 
 
-def _characters(prompt: Prompt) -> int:
+def characters(prompt: Prompt) -> int:
     """About as long as this many characters a prompt takes to render."""
     if not isinstance(prompt, ChatPrompt):
         return _text_length(prompt)

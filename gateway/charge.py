@@ -33,8 +33,9 @@ def _used_by(ticket: Ticket) -> int:
 
 
 def _was_given_up(end: End | None) -> bool:
-    """Its client left, or its time is up, which a client may set as short as it likes. Whether an engine was at
-    the prompt then, nobody has told. If that were free, it would be a way to keep engines busy for nothing."""
+    """Its client left, or its time is up, which a client may set as short as it likes. Whether an engine was
+    at the prompt then, nobody has told. If that were free, it would be a way to keep engines busy for
+    nothing."""
     if end is None:
         return False
     return end.outcome is Outcome.EXPIRED or (end.outcome is Outcome.CANCELLED and end.problem is None)

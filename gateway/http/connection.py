@@ -7,6 +7,7 @@ import asyncio
 import socket
 from http import HTTPStatus
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dllm_stack.outcomes import ErrorCode, Problem
@@ -25,7 +26,7 @@ MAX_TAKE_S = 60.0  # for what of an answer is still here when the last of it is 
 
 
 class Connection(HttpToolsProtocol):
-    """Differs from uvicorn's in eight ways.
+    """Differs from uvicorn's in nine ways.
 
     - A client that sends a request before it has the answer to the one before is cut off. uvicorn would
       put the request aside and read no further, and so not see that client go away.
@@ -37,10 +38,13 @@ class Connection(HttpToolsProtocol):
       then.
     - A client that vanishes is found out by the kernel.
     - What is no HTTP is refused in the shape of every other error.
+    - An offer to go on in another protocol, which Java's client makes with its first request, is declined by
+      answering the request; uvicorn would lose its body.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.parser = _Parser(self)  # type: ignore[assignment]
         self._head_timer: asyncio.TimerHandle | None = None  # there while headers are being received
         self._head_bytes = 0
         self._receives = False  # a request, from the first byte to the last
@@ -72,6 +76,8 @@ class Connection(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(MAX_HEAD_S, self._refuse_slow_head)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():  # the parser begins again
+            return
         self._stop_head_timer()
         if self._is_answering():
             raise ConnectionError("the request before is not answered yet")
@@ -79,6 +85,8 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._receives = False
         super().on_message_complete()
 
@@ -130,6 +138,43 @@ class Connection(HttpToolsProtocol):
         for timer in self._end_timers:
             timer.cancel()
         self._end_timers.clear()
+
+
+class _Parser:
+    """httptools', which takes what follows the headers of a request that offers another protocol for that
+    protocol, and not for the request's body. Such a request is read once more without its offer."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._parser = HttpRequestParser(connection)
+
+    def feed_data(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade as offer:
+            if self.get_method() == b"CONNECT":  # this is no request for anything here
+                raise HttpParserError from None
+            head = self._head_without_offer()
+            self._parser = HttpRequestParser(self._connection)
+            self.feed_data(head + data[offer.args[0] :])
+
+    def get_method(self) -> bytes:
+        return self._parser.get_method()
+
+    def get_http_version(self) -> str:
+        return self._parser.get_http_version()
+
+    def should_keep_alive(self) -> bool:
+        return self._parser.should_keep_alive()
+
+    def should_upgrade(self) -> bool:
+        return self._parser.should_upgrade()
+
+    def _head_without_offer(self) -> bytes:
+        version = self.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (self.get_method(), self._connection.url, version)]
+        lines += [b"%s: %s" % field for field in self._connection.headers if field[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
 
 
 _REFUSAL = (

@@ -9,8 +9,9 @@ from typing import Any
 from gateway.catalogue import Found
 from gateway.fields.honoured import not_loaded
 from gateway.fields.validation import invalid, unsupported
+from gateway.http.sse import encode_json
 from gateway.tools.events import Parser
-from gateway.tools.protocol import Tool
+from gateway.tools.protocol import MAX_BYTES, Tool
 from gateway.tools.tool_call_tags import ToolCallTags
 
 PARSERS: dict[str, Callable[[Collection[str]], Parser]] = {"tool_call_tags": ToolCallTags}
@@ -48,6 +49,8 @@ def offer(tools: list[Tool] | None, choice: Any, parallel: bool | None, found: F
             raise unsupported(f"tools[{i}].function.strict", f"other than false {_NOT_FORCED}")
     if not tools:
         return None
+    if sum(len(encode_json(tool.function.parameters)) for tool in tools) > MAX_BYTES:
+        raise invalid("tools", f"must have parameters of at most {MAX_BYTES} bytes together")
     if found.card is None:
         raise not_loaded(found)
     make = PARSERS.get(found.card.tools or "")

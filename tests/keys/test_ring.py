@@ -160,6 +160,7 @@ async def test_a_secret_is_mounted_by_links_that_move(file: KeyFile, tmp_path: P
 BROKEN = {
     "nothing": "",
     "no YAML": "keys: [",
+    "no day": "keys: [{expires: 2026-02-31}]",
     "no mapping": "- keys",
     "an unknown field": "keys: []\ntenant: []",
     "a key without its tenant": f"keys: [{{id: dk-{'0' * 16}, digest: '{'0' * 64}', tenant: a, created: 1}}]",

@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
+CLIENTS := $(VENV)/clients
 OLDEST := $(VENV)/sglang-0.5.17
 QUEUE_RUNS ?= 1000
 
@@ -8,7 +9,7 @@ QUEUE_RUNS ?= 1000
 .PHONY: $(shell awk -F: '/^[a-z-]+:.*## / {print $$1}' Makefile)
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## Create .venv with the locked, CPU-only packages
 
@@ -20,12 +21,21 @@ $(VENV)/.installed: requirements/cpu.txt requirements/install.sh pyproject.toml
 $(VENV)/bin/redis-server: requirements/redis_server.sh $(VENV)/.installed
 	@requirements/redis_server.sh $(VENV)
 
+# And the page in a browser.
+$(VENV)/bin/chromium: requirements/chromium.sh $(VENV)/.installed
+	@requirements/chromium.sh $(VENV)
+
 # And the engine by the oldest SGLang that the extension supports.
 $(OLDEST)/.installed: requirements/sglang-0.5.17.txt $(VENV)/.installed
 	@echo "setup: sglang 0.5.17, for the tests"
 	@rm -rf $(OLDEST)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
 		--target $(OLDEST) --requirement $<
+	@touch $@
+
+# Other people's clients, each kind in a folder of its own.
+$(CLIENTS)/%/.installed: requirements/clients/%.txt requirements/clients.sh $(VENV)/.installed
+	@requirements/clients.sh $(VENV)/bin/python $* $(CLIENTS)/$*
 	@touch $@
 
 up: setup ## Run the whole stack on this machine: gateway, router, worker, queue and engine
@@ -36,10 +46,11 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(OLDEST)/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
+test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(OLDEST)/.installed $(CLIENTS)/sdks/.installed \
+		$(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
 	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadgroup
 
-bench: setup ## What the stack costs over the bare engine: TTFT, end to end, memory, time to the first answer
+bench: setup ## What the stack costs over the bare engine, keys and limits too: TTFT and where it goes, end to end, memory
 	@$(VENV)/bin/python -m loadtest.overhead
 
 show-fresh-clone: ## A clone in an empty folder: make up answers, its snippets work, Ctrl-C leaves nothing
@@ -58,8 +69,20 @@ show-agreement: setup ## 20 prompts asked of the engine here, in float32: the sa
 	@for record in models/demo/h200/*.json; do \
 		$(VENV)/bin/python -m models.demo.agreement compare models/demo/checkpoint .run/cpu.json $$record || exit; done
 
-show-openai: setup ## The OpenAI SDKs, Python and Node: streams, usage, and an error for each refused parameter
-	@$(VENV)/bin/python -m pytest tests/stack/test_openai_sdks.py
+show-conformance: setup $(CLIENTS)/sdks/.installed ## The newest OpenAI SDKs, Python and Node, on every row of the API's table, streaming and not
+	@DLLM_TEST_CONFORMANCE=all $(VENV)/bin/python -m pytest tests/conformance/test_table.py tests/stack/test_conformance.py
+
+show-schemas: setup $(CLIENTS)/schemas/.installed ## schemathesis on the served OpenAPI document: no 500, and every answer as described
+	@DLLM_TEST_SCHEMAS=300 $(VENV)/bin/python -m pytest tests/conformance/test_schemas.py
+
+show-mutations: setup ## 10,000 bodies, right ones and broken ones, to a gateway: what reaches the worker is well-formed
+	@DLLM_TEST_MUTATIONS=10000 $(VENV)/bin/python -m pytest tests/conformance/test_mutations.py
+
+show-clients-of-others: setup $(CLIENTS)/others/.installed ## LangChain, LiteLLM and Vercel's AI SDK: a streamed chat and a tool call each
+	@DLLM_TEST_CLIENTS=1 $(VENV)/bin/python -m pytest tests/stack/test_clients_of_others.py
+
+show-playground: setup $(VENV)/bin/chromium ## The page at /, in headless Chromium: alone, and on the whole stack
+	@$(VENV)/bin/python -m pytest tests/playground tests/stack/test_playground.py
 
 show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to /generate
 	@$(VENV)/bin/python -m pytest tests/stack/test_seed_prompts.py

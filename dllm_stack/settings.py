@@ -130,6 +130,7 @@ class GatewaySettings(Listener):
         15.0, ge=0, description="Silence of a stream after which it gets a comment; 0: none."
     )
     drain_s: float = Field(30.0, ge=0, description="How long SIGTERM waits for open requests.")
+    playground: bool = Field(True, description="Whether there is a page at `/` for people to try the models.")
 
     @field_validator("cors_origins")
     @classmethod

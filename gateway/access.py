@@ -24,11 +24,12 @@ from gateway.channel import Channel
 from gateway.inquiry import Inquiry
 from gateway.jobs import Call
 from gateway.metrics import Metrics
+from gateway.playground import routes as playground
 from gateway.refusal import refuse_unread
 from gateway.request_id import request_id_of
 from gateway.terms import DEFAULT_TENANT, tenant_named, usual_tier
 
-OPEN = frozenset({"/", "/healthz", "/readyz", "/metrics"})  # what answers without a key
+OPEN = frozenset({"/healthz", "/readyz", "/metrics"}) | playground.PATHS  # what answers without a key
 RETRY_AFTER_S = 5
 GIVE_UP_S = LINGER_S + 5.0  # a client that does not even read its refusal
 

@@ -13,19 +13,16 @@ from dllm_stack.settings import Settings
 from gateway import errors, health, openapi
 from gateway.access import Guard
 from gateway.chat import routes as chat
-from gateway.chat.protocol import RULES as CHAT_RULES
 from gateway.completions import routes as completions
-from gateway.completions.protocol import RULES as COMPLETION_RULES
 from gateway.cors import Cors
 from gateway.detokenize import routes as detokenize
-from gateway.detokenize.protocol import RULES as DETOKENIZE_RULES
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
-from gateway.generate.protocol import RULES as GENERATE_RULES
 from gateway.models import routes as models
+from gateway.operations import OPERATIONS
+from gateway.playground import routes as playground
 from gateway.request_id import RequestIds
 from gateway.tokenize import routes as tokenize
-from gateway.tokenize.protocol import RULES as TOKENIZE_RULES
 
 
 class _App(FastAPI):
@@ -63,14 +60,7 @@ def create_app(settings: Settings) -> FastAPI:
     errors.install(app)
     for routes in (chat, completions, generate, tokenize, detokenize, models, health):
         app.include_router(routes.router)
-    openapi.install(
-        app,
-        {
-            "/v1/chat/completions": CHAT_RULES,
-            "/v1/completions": COMPLETION_RULES,
-            "/generate": GENERATE_RULES,
-            "/tokenize": TOKENIZE_RULES,
-            "/detokenize": DETOKENIZE_RULES,
-        },
-    )
+    if settings.gateway.playground:
+        app.include_router(playground.router)
+    openapi.install(app, OPERATIONS)
     return app

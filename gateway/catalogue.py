@@ -11,8 +11,8 @@ from dllm_stack.messages import ModelCard
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from dllm_stack.queue import Registry
 from dllm_stack.redis import RedisError
+from gateway.metrics import OTHER
 
-OTHER = "other"  # metrics label of a model that is in no registry
 RETRY_AFTER_S = 5
 
 

@@ -20,14 +20,13 @@ from dllm_stack.tenants import Tenant
 from gateway import charge, relay
 from gateway.answer import Answer
 from gateway.body import ClientGone, decode_json, read_body
-from gateway.catalogue import OTHER
 from gateway.channel import Channel
 from gateway.errors import INTERNAL, error_response
 from gateway.gateway import SHUTTING_DOWN, Gateway
 from gateway.inquiry import Inquiry
 from gateway.jobs import Call, Jobs
 from gateway.keep_alive import KeepAlive
-from gateway.metrics import Pace
+from gateway.metrics import OTHER, Pace
 from gateway.refusal import refuse_unread
 from gateway.request_id import client_request_id, request_id_of
 from gateway.terms import Terms, TermsInHeaders, settle_auto
@@ -57,6 +56,7 @@ class Exchange(Response):
         self._interpret = interpret
         self._id = ""
         self._model = OTHER
+        self._tenant: str | None = None
         self._timeout_s = math.inf
         self._call: Call | Inquiry | None = None
         self._jobs: Jobs | None = None
@@ -91,6 +91,9 @@ class Exchange(Response):
             gateway.ledger.open.discard(self)
             open_requests.dec()
             gateway.metrics.count(self._endpoint, self._model, end, loop.time() - self._started)
+            if self._tenant is not None and gateway.access.ring is not None:
+                tokens = 0 if self._jobs is None else charge.used(self._jobs.tickets)
+                gateway.metrics.count_tenant(self._tenant, end, tokens)
             if end.outcome is Outcome.FAILED:
                 log.warning(
                     "request failed",
@@ -106,6 +109,7 @@ class Exchange(Response):
         try:
             headers, access = Headers(scope=scope), self._gateway.access
             tenant = await access.tenant(headers)
+            self._tenant = tenant.name
             terms = TermsInHeaders.read(headers)
             self._limit(terms.timeout_s)
             self._call = await self._read(headers, receive, tenant)

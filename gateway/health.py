@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from dllm_stack.exposition import CONTENT_TYPE_LATEST, expose
 from dllm_stack.redis import RedisError
 from gateway.gateway import gateway_of
+from gateway.sse import encode_json
 
 router = APIRouter()
+
+
+class Status(msgspec.Struct, frozen=True):
+    status: str
 
 
 @router.get("/healthz")
 async def live() -> Response:
     """The process lives."""
-    return JSONResponse({"status": "ok"})
+    return _status("ok")
 
 
 @router.get("/readyz")
@@ -24,16 +30,20 @@ async def ready(request: Request) -> Response:
     """The gateway may be sent requests: it is not about to leave, Redis answers, and keys are known."""
     gateway = gateway_of(request)
     if gateway.draining:
-        return JSONResponse({"status": "draining"}, 503)
+        return _status("draining", 503)
     try:
         await gateway.connections.ping()
     except RedisError:
-        return JSONResponse({"status": "redis does not answer"}, 503)
+        return _status("redis does not answer", 503)
     if not gateway.access.ready:
-        return JSONResponse({"status": "keys are not known yet"}, 503)
-    return JSONResponse({"status": "ready"})
+        return _status("keys are not known yet", 503)
+    return _status("ready")
 
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
     return Response(expose(gateway_of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _status(what: str, code: int = 200) -> Response:
+    return Response(encode_json(Status(what)), code, media_type="application/json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -16,6 +17,10 @@ REQUEST_BUCKETS = (
 TOKEN_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 CHUNK_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 CHUNK_TOKEN_BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 128, 256)
+
+
+OTHER = "other"  # a label's value in place of those that may be too many
+MOST_TENANTS = 1000  # with series of their own
 
 
 class Metrics:
@@ -36,6 +41,12 @@ class Metrics:
             ("endpoint",),
             registry=self.registry,
         )
+        blocks = Gauge(
+            "dllm_allocated_blocks",
+            "Memory blocks in use: unlike the resident memory they go back to what they were.",
+            registry=self.registry,
+        )
+        blocks.set_function(sys.getallocatedblocks)
         self.request_seconds = Histogram(
             "dllm_request_seconds",
             "From a request's arrival to the last byte of its answer.",
@@ -68,6 +79,19 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
+        self._tenant_requests = Counter(
+            "dllm_tenant_requests",
+            "Requests by whose key they came with, and by how they ended.",
+            ("tenant", "outcome"),
+            registry=self.registry,
+        )
+        self._tenant_tokens = Counter(
+            "dllm_tenant_tokens",
+            "Tokens of their prompts and answers, as limits count them.",
+            ("tenant",),
+            registry=self.registry,
+        )
+        self._tenants: set[str] = set()
         self._keys = self._of_keys("dllm_access_keys", "API keys known that open something.")
         self._lost_keys = self._of_keys(
             "dllm_access_keys_lost",
@@ -98,6 +122,14 @@ class Metrics:
         code = end.problem.code if end.problem else ""
         self.requests.labels(endpoint, model, end.outcome, code).inc()
         self.request_seconds.labels(endpoint, model, end.outcome).observe(seconds)
+
+    def count_tenant(self, name: str, end: End, tokens: int) -> None:
+        """Counts a request that has ended, for a tenant that has a key."""
+        if len(self._tenants) < MOST_TENANTS:
+            self._tenants.add(name)
+        label = name if name in self._tenants else OTHER
+        self._tenant_requests.labels(label, end.outcome).inc()
+        self._tenant_tokens.labels(label).inc(tokens)
 
 
 class Pace:

@@ -27,7 +27,9 @@ class _Header(NamedTuple):
 
 HEADERS: dict[str, _Header] = {
     "X-Request-Timeout": _Header(
-        r"\d{1,9}(\.\d{1,9})?", "must be a number of seconds, as in 2.5", "As `timeout` in the body."
+        r"(?=.*[1-9])\d{1,9}(\.\d{1,9})?",
+        "must be a number of seconds greater than 0, as in 2.5",
+        "As `timeout` in the body.",
     ),
     "X-Tenant-ID": _Header(
         NAME,
@@ -71,8 +73,6 @@ class TermsInHeaders(NamedTuple):
             RequestError: naming the header that is wrong.
         """
         timeout = _value(headers, "X-Request-Timeout")
-        if timeout is not None and not float(timeout):
-            raise invalid("X-Request-Timeout", "must be greater than 0")
         return cls(
             timeout_s=None if timeout is None else float(timeout),
             session=_value(headers, "X-Session-ID"),

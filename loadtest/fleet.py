@@ -104,7 +104,9 @@ class Fleet:
             self._service("worker", number, DLLM_WORKER__ENGINE_URL=url)
         for number in range(self.size.routers):
             self._service("router", number)
-        self.gateways = [self._service("gateway", number) for number in range(self.size.gateways)]
+        self.gateways = [
+            self._service("gateway", number, DLLM_ADMIN__PORT="0") for number in range(self.size.gateways)
+        ]
 
     async def __aenter__(self) -> Self:
         try:

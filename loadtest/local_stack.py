@@ -143,17 +143,25 @@ class LocalStack:
         return _engine_of(self.service("worker"))
 
     @property
+    def engine_urls(self) -> list[str]:
+        """Of each worker's engine."""
+        engines = map(_engine_of, self.services("worker"))
+        return [f"http://127.0.0.1:{_argument(engine, '--port')}" for engine in engines]
+
+    @property
     def engine_url(self) -> str:
-        return f"http://127.0.0.1:{self._engine_argument('--port')}"
+        """Of the first one."""
+        return self.engine_urls[0]
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """The folders of the models served, with their tokenizers."""
+        return [_argument(_engine_of(worker), "--model-path") for worker in self.services("worker")]
 
     @property
     def checkpoint(self) -> str:
-        """The folder of the model served, with its tokenizer."""
-        return self._engine_argument("--model-path")
-
-    def _engine_argument(self, name: str) -> str:
-        arguments = self.engine().cmdline()
-        return arguments[arguments.index(name) + 1]
+        """Of the first one."""
+        return self.checkpoints[0]
 
     def processes(self) -> dict[str, psutil.Process]:
         """Every process by a name: the services, `up`, and each of the engine's."""
@@ -166,6 +174,11 @@ class LocalStack:
             for number, child in enumerate(engine.children(recursive=True)):
                 found[f"engine{of}, child {number} ({child.name()})"] = child
         return found
+
+
+def _argument(engine: psutil.Process, name: str) -> str:
+    arguments = engine.cmdline()
+    return arguments[arguments.index(name) + 1]
 
 
 def _engine_of(worker: psutil.Process) -> psutil.Process:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # redis_server.sh VENV: VENV/bin/redis-server, of version 7 or later, for the tests. It is the machine's own, or
-# else Debian's, unpacked inside VENV: nothing is installed, and no service starts.
+# else Debian's, unpacked inside VENV.
 set -euo pipefail
 venv=$1
 
@@ -24,28 +24,11 @@ END
 if own=$(command -v redis-server) && ! [[ $own -ef $venv/bin/redis-server ]] && use "$own" ''; then
   exit
 fi
-command -v apt-get >/dev/null && command -v dpkg >/dev/null || fail "there is no redis-server 7 here, nor apt-get"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-chmod 755 "$work" # apt downloads as a user of its own
-mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
-apt() {
-  apt-get -qq -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" -o Debug::NoLocking=1 "$@" \
-    >"$work/log" 2>&1 && return
-  cat "$work/log" >&2
-  fail "apt-get could not get redis-tools"
-}
 echo "setup: redis-server, from Debian's redis-tools, for the tests"
-apt update
-# redis-tools holds the server too: redis-server is another name of its redis-check-rdb.
-apt install --download-only --reinstall --yes --no-install-recommends redis-tools
-
 root=$venv/redis-server
-rm -rf "$root"
-for package in "$work"/cache/archives/*.deb; do
-  dpkg -x "$package" "$root"
-done
+# redis-tools holds the server too: redis-server is another name of its redis-check-rdb.
+"${BASH_SOURCE%/*}/debian.sh" "$root" redis-tools || fail "there is no redis-server 7 here, and none to be had"
 root=$(cd "$root" && pwd)
 libraries=$(find "$root" -name '*.so*' -printf '%h\n' | sort -u | paste -sd :)
 use "$root/usr/bin/redis-check-rdb" "$libraries" || fail "the redis-server of this Debian is older, or does not start"

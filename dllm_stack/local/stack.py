@@ -105,6 +105,7 @@ class Stack:
             self._valkey = self._child("valkey", valkey.command(port, logs), env={}, stop_s=5)
 
         self._keys = settings.access.keys
+        self._page = settings.gateway.playground
         self._workers = workers(settings)
         # Each is a host and a port; port 0 means any, but `up` has to know which.
         groups: dict[str, Listener] = {"router": settings.router}
@@ -177,6 +178,8 @@ class Stack:
                 (await self._wait_ready(session, worker.name, since))["model"] for worker in self._workers
             ]
         url = self._url("gateway")
+        if self._page:
+            self._console.print(f"\nChat with it in a browser: {escape(url)}/", style="default")
         self._console.print(f"\n{escape(snippets(url, models[0], key))}", style="default")
         several = len(models) > 1
         for model in dict.fromkeys(models) if key != KEY_IN_ENVIRONMENT else ():

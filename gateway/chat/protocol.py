@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from pydantic import Field
+from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic.config import JsonDict
 
 from dllm_stack.messages import Tier
 from gateway.decoding import Dllm, Seed
@@ -40,9 +41,31 @@ class ToolCall(Honoured):
     index: int | None = None  # as the SDK's accumulated streams have it; without effect
 
 
+_PART = {
+    "type": "object",
+    "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+    "required": ["type", "text"],
+    "additionalProperties": False,
+}
+_CONTENT = {
+    "anyOf": [{"type": "string"}, {"type": "array", "items": _PART}, {"type": "null"}],
+    "description": "Needed unless there are tool_calls.",
+}
+_ANYTHING_SAID: JsonDict = {
+    "anyOf": [
+        {"required": ["content"], "properties": {"content": {"type": ["string", "array"]}}},
+        {"required": ["tool_calls"], "properties": {"tool_calls": {"type": "array", "minItems": 1}}},
+    ]
+}
+
+
 class Message(Honoured):
+    model_config = ConfigDict(json_schema_extra=_ANYTHING_SAID)
+
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Any = None  # a string, or a list of text parts; see prompt.py
+    content: Annotated[Any, WithJsonSchema(_CONTENT)] = (
+        None  # a string, or a list of text parts; see prompt.py
+    )
     name: str | None = None
     tool_call_id: str | None = None
     tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None
@@ -84,10 +107,11 @@ RULES = Rules(
         "audio": Neutral((dict,), (), "only text is generated"),
         "reasoning_effort": Neutral((str,), ("none",), "the model does not think aloud"),
         "verbosity": Neutral((str,), ("medium",), "the length of an answer cannot be steered"),
+        "moderation": Neutral((dict,), (), "nothing is moderated"),
         "web_search_options": Neutral((dict,), (), "there is no web search"),
         "chat_template_kwargs": Neutral((dict,), ({},), "the chat template takes no arguments"),
     },
-    ignored=OPENAI_IGNORED | {"prediction", "prompt_cache_retention"},
+    ignored=OPENAI_IGNORED | {"prediction", "prompt_cache_options", "prompt_cache_retention"},
     conditional={**OPENAI_CONDITIONAL, "logprobs": LOGPROBS, "top_logprobs": TOP_LOGPROBS},
 )
 

@@ -40,7 +40,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     honoured.check(asked, RULES, found)
     offered = offer(asked.tools, asked.tool_choice, asked.parallel_tool_calls, found)
     prompt = chat_prompt(asked.messages, offered)
-    if asked.top_logprobs is not None and not asked.logprobs:
+    if asked.top_logprobs and not asked.logprobs:
         raise invalid("top_logprobs", "is only for requests with logprobs=true")
     choice = choose(found, Ask(asked, asked.seed, asked.dllm))
     shaped = token_by_token(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from pydantic import WithJsonSchema
+from pydantic import ConfigDict, WithJsonSchema
 
 from gateway.decoding import DLLM_SCHEMA, Dllm, Seed
 from gateway.parameters import ENGINE, SAMPLING, Count, Stops, TokenIdList
@@ -56,7 +56,16 @@ SAMPLING_RULES = Rules(
 )
 
 
+def _only(prompt: str, *types: str) -> dict[str, Any]:
+    properties = {"text": {"type": "null"}, "input_ids": {"type": "null"}} | {prompt: {"type": list(types)}}
+    return {"required": [prompt], "properties": properties}
+
+
 class GenerateRequest(TermsInBody):
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [_only("text", "string", "array"), _only("input_ids", "array")]}
+    )
+
     text: PlainTexts | None = None
     input_ids: TokenIds | None = None
     sampling_params: Annotated[dict[str, Any], WithJsonSchema(SAMPLING_RULES.json_schema())] | None = None

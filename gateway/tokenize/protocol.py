@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -37,6 +38,6 @@ RULES = Rules(
 class Tokenized(msgspec.Struct, frozen=True):
     """Of a list of prompts, lists."""
 
-    tokens: list[int] | list[list[int]]
+    tokens: Sequence[int | list[int]]
     count: int | list[int]
     max_model_len: int  # the model's context, in tokens

@@ -18,6 +18,7 @@ from typing import Any
 from gateway.tools.events import Arguments, Begin, Event, Text
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
+MOST_FAILURES = 100  # tags without a call; behind them all is text. Each costs a look at all that follows
 
 # As models write it: then the arguments can be passed on while they are written.
 _HEAD = re.compile(r'\s*\{\s*"name"\s*:\s*"([A-Za-z0-9_-]+)"\s*,\s*"arguments"\s*:\s*(?=\{)')
@@ -43,6 +44,7 @@ class ToolCallTags:
         self._held = ""  # what has been pushed, and is not decided
         self._events: list[Event] = []
         self._step: Callable[[bool], bool] = self._text
+        self._failures = 0  # tags that were no calls
         self._after_call = False  # nothing but white space has come since the last call
         # Of arguments under way
         self._depth = 0  # brackets
@@ -64,7 +66,8 @@ class ToolCallTags:
         return events
 
     def _text(self, whole: bool) -> bool:
-        held, at = self._held, self._held.find(OPEN)
+        held = self._held
+        at = held.find(OPEN) if self._failures < MOST_FAILURES else -1
         if at >= 0:
             end = len(held[:at].rstrip())
             self._say(held[:end])
@@ -99,6 +102,7 @@ class ToolCallTags:
         return self._call_ended("" if end < 0 else body[end + len(CLOSE) :])
 
     def _no_call(self) -> bool:
+        self._failures += 1
         self._say(self._held[: self._body_at])
         self._held = self._held[self._body_at :]
         self._step = self._text

@@ -264,9 +264,9 @@ def _ids(dice: random.Random, vocabulary: int) -> Any:
 def _decoding(dice: random.Random, server: Server) -> Any:
     """As an engine is told it, or as a gateway: there the algorithm's parameters stand beside its name."""
     options = _engine_options(dice)
-    if not server.gateway or not isinstance(options, dict) or not isinstance(options.get("decision"), dict):
+    decision = options.get("decision") if isinstance(options, dict) else None
+    if not server.gateway or not isinstance(decision, dict) or decision.keys() != {"algorithm", "parameters"}:
         return options
-    decision = options["decision"]
     return {"algorithm": decision["algorithm"], **decision["parameters"]}
 
 

@@ -25,7 +25,7 @@ from gateway.terms import HEADERS, MAX_SESSION_CHARACTERS
 from gateway.tokenize.protocol import RULES as TOKENIZE
 from gateway.tools.protocol import MAX_TOOLS
 from gateway.validation import Rules
-from tests.docs.pages import assert_begin, assert_holds, code, rows_of, table
+from tests.docs.pages import ROOT, assert_begin, assert_holds, code, rows_of, table
 
 
 def test_every_endpoint_is_listed() -> None:
@@ -159,3 +159,14 @@ def test_every_error_is_listed() -> None:
             for error, kind in KINDS.items()
         ],
     )
+
+
+def test_the_clients_that_were_tried_are_those_installed() -> None:
+    pins = [
+        line.rpartition("@" if path.suffix == ".npm" else "==")
+        for path in (ROOT / "requirements" / "clients").iterdir()
+        for line in path.read_text().split()
+    ]
+    listed = [(code(name), version) for name, _, version in pins if name != "zod"]  # the AI SDK's
+    rows = [(row[0].partition(" ")[0], row[1]) for row in rows_of("api.md", "client", "version")]
+    assert sorted(rows) == sorted(listed)

@@ -31,7 +31,7 @@ def all_settings() -> Iterator[tuple[str, str]]:
 def as_default(value: object) -> str:
     if value is None:
         return "none"
-    if isinstance(value, list | dict):
+    if isinstance(value, list | dict | bool):
         return json.dumps(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from tests.engine.reference import Reference
 from worker import tiny_checkpoint
@@ -99,3 +99,17 @@ def test_noise_decodes_like_a_trained_model(folder: Path) -> None:
     spoken = {*vocabulary.spoken(), vocabulary.END_OF_TEXT}
     assert {tokenizer.decode([token], skip_special_tokens=False) for token in tokens} <= spoken
     assert len({tuple(answer.token_ids) for answer in answers}) == len(prompts)
+
+
+def test_the_autoregressive_one(tmp_path: Path) -> None:
+    """The same every time, and files that transformers reads: SGLang loads it in tests/stack."""
+    folder = tiny_checkpoint.write(tmp_path / "one", autoregressive=True)
+    assert contents(tiny_checkpoint.write(tmp_path / "two", autoregressive=True)) == contents(folder)
+    other = contents(tiny_checkpoint.write(tmp_path / "three", seed=1, autoregressive=True))
+    assert other["model.safetensors"] != contents(folder)["model.safetensors"]
+    config = AutoConfig.from_pretrained(folder)
+    assert config.architectures == ["Qwen3ForCausalLM"]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.eos_token_id == config.eos_token_id
+    assert tokenizer.mask_token is None
+    assert not [*folder.glob("*.py")]

@@ -13,13 +13,16 @@ import httpx
 import openai
 import pytest
 
+from dllm_stack.exposition import expose
 from dllm_stack.keys import Created, KeyFile, KeyRing, KeyStore
 from dllm_stack.keys.store import LEASE_S
-from dllm_stack.messages import Tier
+from dllm_stack.messages import End, Tier
+from dllm_stack.outcomes import Outcome
 from dllm_stack.redis import Connections
 from dllm_stack.settings import AccessSettings, Settings
 from gateway.access import OPEN
-from tests.gateway.fake_worker import FakeWorker
+from gateway.metrics import MOST_TENANTS, Metrics
+from tests.gateway.fake_worker import PROMPT_TOKENS, FakeWorker
 from tests.gateway.served import RestartableRedis, Served, alone, serving, until
 from tests.keys.kit import pass_time
 
@@ -299,6 +302,37 @@ async def test_the_tiers_that_a_tenant_may_ask_for(
     assert run.job.tier is served_as
     await run.finish()
     assert (await request).json().get("service_tier") == (asked and served_as)
+
+
+async def test_what_a_tenant_has_used_is_counted(
+    served: Served, store: KeyStore, answering: FakeWorker, key: Created
+) -> None:
+    other = await store.create("other")
+    await caught_up(served)
+    for secret, body in ((key.secret, CHAT), (key.secret, CHAT), (other.secret, CHAT), (key.secret, {})):
+        await served.http.post("/v1/chat/completions", json=body, headers=bearer(secret))
+    counted = {
+        (name, labels["tenant"], labels.get("outcome")): value
+        for name, labels, value in await served.samples()
+        if name.startswith("dllm_tenant_")
+    }
+    tokens = PROMPT_TOKENS + len("Hello world")
+    assert counted == {
+        ("dllm_tenant_requests_total", "acme", "completed"): 2,
+        ("dllm_tenant_requests_total", "acme", "rejected"): 1,
+        ("dllm_tenant_requests_total", "other", "completed"): 1,
+        ("dllm_tenant_tokens_total", "acme", None): 2 * tokens,
+        ("dllm_tenant_tokens_total", "other", None): tokens,
+    }
+
+
+def test_tenants_are_too_many_for_series_of_their_own() -> None:
+    metrics = Metrics()
+    for number in range(MOST_TENANTS + 5):
+        metrics.count_tenant(f"t{number}", End(outcome=Outcome.COMPLETED), 3)
+    told = expose(metrics.registry).decode()
+    assert told.count("dllm_tenant_tokens_total{") == MOST_TENANTS + 1
+    assert 'dllm_tenant_tokens_total{tenant="other"} 15.0' in told
 
 
 async def test_an_admin_key_opens_the_admin_api_and_nothing_else(served: Served, store: KeyStore) -> None:

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dllm_stack.settings import Settings
 from gateway import body, connection
-from gateway.connection import MAX_HEAD_BYTES
+from gateway.connection import MAX_HEAD_BYTES, MAX_UNSENT_BYTES
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, serving, until
 
@@ -83,6 +83,7 @@ async def test_the_kernel_looks_for_clients_that_vanish(served: Served) -> None:
     peer = connection.transport.get_extra_info("socket")
     assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+    assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == MAX_UNSENT_BYTES
     writer.close()
 
 
@@ -171,6 +172,23 @@ async def test_a_body_that_nobody_asked_for_is_not_awaited(
     writer.write(b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n{")
     assert await refusal(reader, writer) == (b"HTTP/1.1 404 Not Found", "not_found")
     await until(lambda: not served.server.server_state.connections)
+
+
+async def test_a_slow_reader_holds_no_slot_and_gets_all(served: Served, worker: FakeWorker) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1024)
+    writer.write(REQUEST)
+    run = await worker.claimed()
+    for _ in range(4):
+        await run.commit("x" * 500_000)
+    await run.finish()
+    assert served.gateway.ledger.open, "not all of it fits what is written ahead"
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    while not answer.endswith(b"[DONE]\n\n\r\n0\r\n\r\n"):
+        answer += await asyncio.wait_for(reader.read(1 << 20), 20)
+    assert (
+        answer.count(b"x" * 500_000) == 4 * 5 // 2 + 4
+    )  # each event repeats the answer, and so does the end
+    writer.close()
 
 
 @pytest.mark.parametrize("header", [b"", b"connection: close\r\n"])

@@ -28,6 +28,13 @@ async def test_names_and_help(served: Served, answering: FakeWorker) -> None:
         "dllm_time_per_output_token_seconds",
         "dllm_inter_chunk_seconds",
         "dllm_chunk_tokens",
+        "dllm_access_refused",
+        "dllm_access_keys",
+        "dllm_access_keys_lost",
+        "dllm_access_age_seconds",
+        "dllm_access_file_broken",
+        "dllm_tenant_requests",
+        "dllm_tenant_tokens",
     }
     assert all(family.documentation for family in own)
     bounds = {

@@ -51,7 +51,8 @@ async def two(redis: RestartableRedis, settings: Settings) -> AsyncIterator[Two]
         stack.push_async_callback(connections.aclose)
         worker = FakeWorker(connections, settings.queue, blocks=["Hello"])
         await stack.enter_async_context(worker.working())
-        contexts = [running(at, DLLM_ACCESS__KEYS="redis", DLLM_REDIS__TIMEOUT_S="0.5") for _ in range(2)]
+        env = {"DLLM_ACCESS__KEYS": "redis", "DLLM_ADMIN__PORT": "0", "DLLM_REDIS__TIMEOUT_S": "0.5"}
+        contexts = [running(at, **env) for _ in range(2)]
         gateways = await asyncio.gather(*(stack.enter_async_context(each) for each in contexts))
         await pass_time(connections)
         yield Two(gateways, KeyStore(connections))

@@ -26,6 +26,7 @@ from dllm_stack.settings import (
     RedisSettings,
     RouterSettings,
     Settings,
+    UpSettings,
     WorkerSettings,
 )
 from loadtest.fleet import MODEL, ready, simulator
@@ -129,6 +130,46 @@ def test_a_wrong_redis_url_is_a_wrong_setting() -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert "redis.url" in ended.stderr
+
+
+def test_what_is_of_one_model_cannot_be_for_several() -> None:
+    ended = up(DLLM_UP__MODELS='["dllm-demo", "tiny-qwen3"]')
+    assert ended.returncode == 1
+    assert "worker.engine_url is of one model, and up.models names 2." in ended.stdout
+    assert "Logs:" not in ended.stdout
+
+
+def test_each_model_has_a_worker_with_an_address() -> None:
+    models = ["dllm-demo", "tiny-qwen3", "/models/mine.yaml"]
+    several = Settings(up=UpSettings(models=models), worker=WorkerSettings(host="::1", port=9000))
+    found = stack_module.workers(several)
+    assert [worker.name for worker in found] == ["worker-1", "worker-2", "worker-3"]
+    assert [worker.model for worker in found] == models
+    assert [(worker.listener.host, worker.listener.port) for worker in found] == [
+        ("::1", 9000),
+        ("::1", 9001),
+        ("::1", 9002),
+    ]
+    anywhere = Settings(up=UpSettings(models=models), worker=WorkerSettings(port=0))
+    assert [worker.listener.port for worker in stack_module.workers(anywhere)] == [0, 0, 0]
+    assert [(worker.name, worker.model) for worker in stack_module.workers(Settings())] == [
+        ("worker", "dllm-demo")
+    ]
+
+
+def test_a_port_taken_from_one_of_several_workers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_port()
+    settings = Settings(
+        gateway=GatewaySettings(port=0),
+        router=RouterSettings(port=0),
+        worker=WorkerSettings(port=port),
+        up=UpSettings(models=["dllm-demo", "tiny-qwen3"]),
+    )
+    with listen("127.0.0.1", port + 1):
+        assert stack_module.run(settings) == 1
+    output = capsys.readouterr().out
+    assert f"The worker-2 cannot listen on 127.0.0.1:{port + 1}" in output
+    assert "DLLM_WORKER__PORT" in output
 
 
 def test_ctrl_c_during_the_start_stops_everything(stack: LocalStack) -> None:

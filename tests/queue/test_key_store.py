@@ -222,6 +222,23 @@ async def test_redis_goes_back_in_time(store: KeyStore, ring: KeyRing, connectio
     assert revoked.key.id in (await store.read()).revoked
 
 
+async def test_a_second_loss_is_seen_too(
+    store: KeyStore, ring: KeyRing, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both times Redis is empty, and in between somebody else was told of a revocation."""
+    key = await store.create("acme")
+    await ring.refresh()
+    await connections.commands.flushall()
+    await ring.refresh()
+    assert ring.find(key.secret) == key.key
+    await store.revoke([key.key.id])
+    await connections.commands.flushall()
+    assert ring._read_at is not None
+    monkeypatch.setattr(ring, "_read_at", ring._read_at - LEASE_S)
+    await ring.refresh()
+    assert ring.find(key.secret) is None
+
+
 async def test_who_was_away_for_long_does_not_count_on_what_it_knew(
     store: KeyStore, ring: KeyRing, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,8 +80,6 @@ class History:
             case "away":
                 await self._away(what)
             case "time":  # so much that who has not looked meanwhile is away
-                if all(ring.age_s > LEASE_S for ring in self.rings):
-                    self.closed = set()  # nobody is left who could know
                 await self._tell_again()
                 await pass_time(self.connections)
             case "confirm":
@@ -92,6 +90,8 @@ class History:
                 await self.redis.flushall()
                 for key, value in self.saved.items():
                     await self.redis.restore(key, 0, value)
+                there = [ring.directory.revoked for ring in self.rings if ring.age_s <= LEASE_S]
+                self.closed &= set().union(*there)  # of the others nobody who is there has heard
                 await self._tell_again()
             case "lose all":
                 await self.redis.flushall()

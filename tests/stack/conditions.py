@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dllm_stack.redis import Connections
 from loadtest.local_stack import LocalStack
 
+DIFFUSION, AUTOREGRESSIVE = "dllm-demo", "tiny-qwen3"  # the models of the stack under test
 QUEUE_BOUND = 100  # jobs that may wait in the stack under test
 
 
@@ -53,6 +54,9 @@ async def ended(http: aiohttp.ClientSession, stack: LocalStack) -> float:
 
 
 async def engine_tokens(http: aiohttp.ClientSession, stack: LocalStack) -> int:
-    """Tokens the engine holds for requests it runs now, from the engine itself."""
-    async with http.get(f"{stack.engine_url}/v1/loads") as response:
-        return int((await response.json())["loads"][0]["num_used_tokens"])
+    """Tokens the engines hold for requests they run now, from the engines themselves."""
+    used = 0
+    for url in stack.engine_urls:
+        async with http.get(f"{url}/v1/loads") as response:
+            used += int((await response.json())["loads"][0]["num_used_tokens"])
+    return used

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -13,9 +14,17 @@ from dllm_stack.local.service import listen
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from loadtest.local_stack import LocalStack
-from tests.stack.conditions import QUEUE_BOUND, runs
+from tests.stack.conditions import AUTOREGRESSIVE, DIFFUSION, QUEUE_BOUND, runs
 
-DIFFUSION, AUTOREGRESSIVE = "dllm-demo", "tiny-qwen3"
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test's time limit is without the start of the stack, which the first one waits for: that has its own,
+    `local_stack.START_S`."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            marker = item.get_closest_marker("timeout")
+            limit_s = marker.args[0] if marker else float(config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(limit_s, func_only=True), append=False)
 
 
 @pytest.fixture(scope="session")

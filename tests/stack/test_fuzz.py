@@ -14,7 +14,7 @@ from dllm_stack.redis import Connections
 from loadtest.fuzz.mixes import Server
 from loadtest.fuzz.run import ANSWERED, REFUSED, run
 from loadtest.local_stack import LocalStack
-from tests.stack.conditions import engine_tokens, no_jobs, running
+from tests.stack.conditions import AUTOREGRESSIVE, DIFFUSION, engine_tokens, no_jobs, running
 from tests.waiting import eventually
 
 # The engines take ten times as many, in tests/engine.
@@ -23,17 +23,19 @@ SEED = int(os.environ.get("DLLM_TEST_FUZZ_SEED", "1"))
 
 
 @pytest.mark.timeout(300 + COUNT)
+@pytest.mark.parametrize("kind", [DIFFUSION, AUTOREGRESSIVE])
 async def test_random_requests(
     stack: LocalStack,
     http: aiohttp.ClientSession,
     redis: Connections,
-    model: str,
+    kind: str,
     record: Callable[[str], None],
 ) -> None:
-    vocabulary = tokenizers.Tokenizer.from_file(f"{stack.checkpoint}/tokenizer.json").get_vocab_size()
-    server = Server(stack.gateway_url, model, vocabulary, gateway=True)
+    checkpoint = stack.checkpoints[(DIFFUSION, AUTOREGRESSIVE).index(kind)]
+    vocabulary = tokenizers.Tokenizer.from_file(f"{checkpoint}/tokenizer.json").get_vocab_size()
+    server = Server(stack.gateway_url, kind, vocabulary, gateway=True)
     tally = await run(server, SEED, range(COUNT))
-    record(f"Gateway: {tally.table(server, SEED)}")
+    record(f"{kind}: {tally.table(server, SEED)}")
     assert tally.offences == []
     assert tally.ends[ANSWERED] > COUNT / 20
     assert tally.ends[REFUSED] > COUNT / 10

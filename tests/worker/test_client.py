@@ -179,25 +179,28 @@ async def test_tokens_that_have_come_are_read_as_one(fake_engine: str, engine: F
         assert [each.top for each in progress.logprobs] == [[(-0.5, 5, None)], [], []]
 
 
-async def test_what_came_before_a_failure_is_read_first(fake_engine: str, engine: FakeEngine) -> None:
+@pytest.mark.parametrize(
+    ("message", "raised"),
+    [("too hot", EngineFault), ("Grammar accept_token failed: Tokens not accepted: 0", EngineRefusal)],
+)
+async def test_what_came_before_a_failure_is_read_first(
+    fake_engine: str, engine: FakeEngine, message: str, raised: type[Exception]
+) -> None:
     engine.server = AUTOREGRESSIVE
-    for message, raised in (
-        ("too hot", EngineFault),
-        ("Grammar accept_token failed: Tokens not accepted: 0", EngineRefusal),
-    ):
-        engine.events = [
-            {"output_ids": [5], "meta_info": {}},
-            {"output_ids": [6], "meta_info": {}},
-            {"error": {"message": message, "code": 500}},
-        ]
-        async with EngineClient(fake_engine) as client:
-            await client.info()
-            generation = await client.generate([1], 4, Decoding())
-            tokens: list[int] = []
-            with pytest.raises(raised):
-                while True:
-                    tokens += (await generation.next()).token_ids
-            assert tokens == [5, 6]
+    engine.events = [
+        {"output_ids": [5], "meta_info": {}},
+        {"output_ids": [6], "meta_info": {}},
+        {"error": {"message": message, "code": 500}},
+    ]
+    tokens: list[int] = []
+    async with EngineClient(fake_engine) as client:
+        await client.info()
+        generation = await client.generate([1], 4, Decoding())
+        while len(tokens) < 2:
+            tokens += (await generation.next()).token_ids
+        with pytest.raises(raised):
+            await generation.next()
+    assert tokens == [5, 6]
 
 
 async def test_a_stream_ends_with_its_client(fake_engine: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.tools.events import Arguments, Begin, Event, Text
-from gateway.tools.tool_call_tags import ToolCallTags
+from gateway.tools.tool_call_tags import MOST_FAILURES, ToolCallTags
 from tests.gateway.tools.plain_reference import Read, read
 
 NAMES = {"add", "get_weather"}
@@ -157,6 +157,14 @@ def test_what_a_model_writes_as_the_template_does(
 def test_cases(answer: str, expected: Read | None) -> None:
     assert summed(parse([answer])) == (expected or Read(answer, []))
     assert summed(parse(list(answer))) == (expected or Read(answer, []))
+
+
+def test_an_answer_full_of_broken_calls_is_text_in_the_end() -> None:
+    broken = '<tool_call>{"a":' * (MOST_FAILURES - 1)
+    assert summed(parse([broken + CALL])) == Read(broken, [("add", '{"a": 1}')])
+    broken += "<tool_call>{}"
+    assert summed(parse([broken + CALL])) == Read(broken + CALL, [])
+    assert summed(parse(list(broken + CALL))) == Read(broken + CALL, [])
 
 
 def test_nothing_certain_is_held_back() -> None:

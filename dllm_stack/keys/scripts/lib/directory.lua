@@ -20,10 +20,13 @@ local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
 
 local HISTORY = 1000 -- changes
 
-redis.call('SET', P .. 'born', string.format('%.0f', NOW), 'NX')
+-- A beginning has a mark of its own: who knew another one is not to think that nothing has changed.
+if redis.call('SET', P .. 'born', string.format('%.0f', NOW), 'NX') then
+  redis.call('SET', P .. 'change', '0-' .. TIME[1] .. TIME[2])
+end
 
 local function last_change()
-  return redis.call('GET', P .. 'change') or '0-'
+  return redis.call('GET', P .. 'change')
 end
 
 local function number_of(change)

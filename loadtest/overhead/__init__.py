@@ -1,0 +1,1 @@
+"""What the stack costs over the bare engine, in time."""

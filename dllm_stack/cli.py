@@ -54,8 +54,13 @@ def up(
     redis_url: Annotated[
         str | None, typer.Option(help="Use this Redis instead of an embedded Valkey.")
     ] = None,
+    with_monitoring: Annotated[
+        bool, typer.Option("--with-monitoring", help="Prometheus with the rules and alerts, too.")
+    ] = False,
 ) -> None:
     """Run the whole stack on this machine until Ctrl-C."""
+    if with_monitoring:
+        os.environ["DLLM_UP__MONITORING"] = "true"
     if redis_url is not None:
         os.environ["DLLM_REDIS__URL"] = redis_url
     settings = load(config)

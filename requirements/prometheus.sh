@@ -1,27 +1,26 @@
 #!/usr/bin/env bash
-# prometheus.sh VENV: prometheus, promtool, alertmanager, amtool and redis_exporter in VENV/bin, for `up
-# --with-monitoring` and the tests of rules. They are the machine's own, or else Debian's, unpacked inside VENV.
+# prometheus.sh VENV: prometheus, promtool, alertmanager, amtool and redis_exporter in VENV/bin, for `dllm-stack up
+# --with-monitoring` and the tests of the rules. They are the machine's own, or else Debian's (50 MB to fetch, 180 MB
+# on disk), of which only the binaries are kept.
 set -euo pipefail
 venv=$1
-# What it is called here, and on a machine that has Debian's packages.
+# What it is called here, and where Debian has installed it.
 names=(prometheus:prometheus promtool:promtool alertmanager:prometheus-alertmanager amtool:amtool
   redis_exporter:prometheus-redis-exporter)
 packages=(prometheus prometheus-alertmanager prometheus-redis-exporter)
 
 fail() {
-  echo "setup: $*; install prometheus, alertmanager and redis_exporter (Debian: apt-get install ${packages[*]}) and try again" >&2
+  echo "setup: $*; install prometheus, alertmanager and redis_exporter (Debian: apt-get install ${packages[*]}, macOS: brew install prometheus alertmanager redis_exporter) and try again" >&2
   exit 1
 }
 
-use() { # NAME BINARY
-  "$2" --version >/dev/null 2>&1 || return 1
-  ln -sfn "$2" "$venv/bin/$1"
-}
-
 own() { # NAME DEBIAN'S NAME
-  local binary
+  local name binary
   for name in "$@"; do
-    binary=$(command -v "$name") && ! [[ $binary -ef $venv/bin/$1 ]] && use "$1" "$binary" && return
+    if binary=$(command -v "$name") && ! [[ $binary -ef $venv/bin/$1 ]] && "$binary" --version >/dev/null 2>&1; then
+      ln -sfn "$binary" "$venv/bin/$1"
+      return
+    fi
   done
   return 1
 }
@@ -34,8 +33,10 @@ done
 
 echo "setup: prometheus, alertmanager and redis_exporter, from Debian"
 root=$venv/prometheus
-"$(dirname "$0")/debian.sh" "$root" "${packages[@]}" || fail "Debian's packages could not be had"
-root=$(cd "$root" && pwd)
+trap 'rm -rf "$root"' EXIT
+"${BASH_SOURCE%/*}/debian.sh" "$root" "${packages[@]}" || fail "there is no ${missing[0]%:*} here, and none to be had"
 for pair in "${missing[@]}"; do
-  use "${pair%:*}" "$root/usr/bin/${pair#*:}" || fail "Debian's ${pair#*:} does not start"
+  binary=$root/usr/bin/${pair#*:}
+  "$binary" --version >/dev/null 2>&1 || fail "Debian's ${pair#*:} does not start"
+  mv -f "$binary" "$venv/bin/${pair%:*}"
 done

@@ -1,0 +1,141 @@
+"""Capacity and cost: what there is, what is used, and what a token costs."""
+
+from __future__ import annotations
+
+from monitoring.dashboards.model import ORANGE, RED, Dashboard, Panel, Query, Row, text_box
+from monitoring.dashboards.queries import most
+from monitoring.dashboards.units import Unit
+
+_TOKENS = 'sum by (pool) (rate(dllm_engine_committed_tokens_total{pool=~"$pool"}[$__rate_interval]))'
+_WORKERS = 'count by (pool) (dllm_engine_slots{pool=~"$pool"})'
+_BUSY = 'sum by (pool) (dllm_engine_slots_busy{pool=~"$pool"})'
+_WAITING = 'sum by (pool) (max by (pool, tier) (dllm_queue_jobs{pool=~"$pool"}))'
+_RUNNING = most("dllm_pool_jobs_running", "pool").expr
+_SLOTS = most("dllm_pool_slots", "pool").expr
+_DCGM = "an NVIDIA GPU and its dcgm-exporter"
+
+USE = Row(
+    "Use",
+    (
+        Panel(
+            "Slots busy",
+            "Share of a pool's slots. Above 80 % for long: short bursts already wait.",
+            Unit.SHARE,
+            (Query('pool:dllm_pool_slots_busy:ratio{pool=~"$pool"}', "{{pool}}"),),
+            levels=((0.8, ORANGE), (1, RED)),
+            most=1,
+        ),
+        Panel(
+            "Slots wanted",
+            "Running and waiting jobs, beside the slots there are: the difference is what is missing, and "
+            "what an "
+            "autoscaler would follow.",
+            Unit.NUMBER,
+            (
+                Query(f"{_WAITING} + {_RUNNING}", "{{pool}} wanted"),
+                Query(_SLOTS, "{{pool}} there"),
+            ),
+            leads_to="dllm-queue",
+        ),
+        Panel(
+            "Workers",
+            "That answer with their metrics; one worker is one engine, whatever its number of GPUs.",
+            Unit.NUMBER,
+            (Query(_WORKERS, "{{pool}}"),),
+        ),
+        Panel(
+            "Tokens a second, a worker",
+            "What one engine brings at this load.",
+            Unit.TOKENS_A_SECOND,
+            (Query(f"{_TOKENS} / {_WORKERS}", "{{pool}}"),),
+        ),
+        Panel(
+            "Tokens a second, a busy slot",
+            "How fast one answer is. It falls as more slots are busy; where it falls as fast as they fill, "
+            "more slots "
+            "bring nothing.",
+            Unit.TOKENS_A_SECOND,
+            (Query(f"{_TOKENS} / ({_BUSY} > 0)", "{{pool}}"),),
+        ),
+        Panel(
+            "Time until the queue is empty",
+            "At the present pace of dispatches, if nothing more came.",
+            Unit.SECONDS,
+            (
+                Query(
+                    f"{_WAITING} / (sum by (pool) "
+                    '(rate(dllm_queue_wait_seconds_count{pool=~"$pool"}[$__rate_interval])) > 0)',
+                    "{{pool}}",
+                ),
+            ),
+            levels=((30, ORANGE), (300, RED)),
+        ),
+    ),
+)
+
+COST = Row(
+    "Cost",
+    (
+        Panel(
+            "A million output tokens",
+            "Price of the workers there are, idle or not, by the tokens of the answers. The price of a "
+            "worker's hour is "
+            "typed in above: select the pool of one profile, and its machine's price.",
+            Unit.DOLLARS,
+            (Query(f"1e6 / 3600 * $price * {_WORKERS} / ({_TOKENS} > 0)", "{{pool}}"),),
+        ),
+        Panel(
+            "A million output tokens, if no slot were idle",
+            "The same at the speed of the busy slots: what there is to gain by filling them.",
+            Unit.DOLLARS,
+            (
+                Query(
+                    f"1e6 / 3600 * $price * {_WORKERS} * (({_BUSY} > 0) / {_SLOTS}) / ({_TOKENS} > 0)",
+                    "{{pool}}",
+                ),
+            ),
+        ),
+        Panel(
+            "An hour of the stack",
+            "Workers times the price of one.",
+            Unit.DOLLARS,
+            (Query(f"$price * {_WORKERS}", "{{pool}}"),),
+        ),
+    ),
+)
+
+GPUS = Row(
+    "GPUs",
+    (
+        Panel(
+            "GPU busy",
+            "Share of the time in which a kernel ran.",
+            Unit.PERCENT,
+            (Query("DCGM_FI_DEV_GPU_UTIL", "{{Hostname}} {{gpu}}"),),
+            most=100,
+            needs=_DCGM,
+        ),
+        Panel(
+            "GPU memory",
+            "In use, MiB by DCGM.",
+            Unit.BYTES,
+            (Query("DCGM_FI_DEV_FB_USED * 1048576", "{{Hostname}} {{gpu}}"),),
+            needs=_DCGM,
+        ),
+        Panel(
+            "GPU power",
+            "Drawn now, of all GPUs.",
+            Unit.WATTS,
+            (Query("sum by (Hostname) (DCGM_FI_DEV_POWER_USAGE)", "{{Hostname}}"),),
+            needs=_DCGM,
+        ),
+    ),
+)
+
+CAPACITY = Dashboard(
+    "dllm-capacity",
+    "dllm-stack: capacity and cost",
+    "What there is, what is used, and what a token costs.",
+    (USE, COST, GPUS),
+    (text_box("price", "Worker-hour, $", "Price of an hour of one worker, with all of its GPUs.", "4"),),
+)

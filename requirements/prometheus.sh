@@ -40,3 +40,21 @@ for pair in "${missing[@]}"; do
   "$binary" --version >/dev/null 2>&1 || fail "Debian's ${pair#*:} does not start"
   mv -f "$binary" "$venv/bin/${pair%:*}"
 done
+
+# Debian's Alertmanager looks for its templates where only root can put them: let it look beside itself. The new path is
+# as long as the old one, as it is in the middle of a binary.
+[[ " ${missing[*]} " == *" alertmanager:"* ]] || exit 0
+home=$venv/alertmanager
+rm -rf "$home"
+mkdir "$home"
+mv "$venv/bin/alertmanager" "$home/alertmanager"
+mv "$root/usr/share/prometheus/alertmanager" "$home/templates"
+printf -v templates '%-34s' templates
+LC_ALL=C sed -i "s|/usr/share/prometheus/alertmanager|${templates// //}|" "$home/alertmanager"
+home=$(cd "$home" && pwd)
+cat >"$venv/bin/alertmanager" <<END
+#!/usr/bin/env bash
+cd '$home' && exec ./alertmanager "\$@"
+END
+chmod +x "$venv/bin/alertmanager"
+"$venv/bin/alertmanager" --version >/dev/null 2>&1 || fail "Debian's alertmanager does not start"

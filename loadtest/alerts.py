@@ -2,7 +2,7 @@
 
 A gateway, a router, two workers with simulators and a Valkey under a real Prometheus and Alertmanager, with
 the rules of configs/prometheus. Windows and waits of the rules are shorter by FACTOR, so that ten minutes are
-half of one; thresholds are as they are. Each fault meets a stack of its own that has served calmly for a while.
+half of one; thresholds are as they are. Each fault meets a stack of its own that has served calmly before.
 Every alert that Alertmanager would have sent on is noted, from the calm on: those that are expected have to
 be there, and no others.
 """
@@ -124,7 +124,7 @@ async def play(fault: Fault) -> bool:
             task.cancel()
         ended = await asyncio.gather(watch, *scene.load, return_exceptions=True)
         for error in ended:
-            if not isinstance(error, asyncio.CancelledError):
+            if isinstance(error, Exception):
                 raise error
     fired = set(scene.fired)
     print(f"  expected: {', '.join(sorted(fault.expected))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -38,7 +39,23 @@ def of_panels(rate_interval: str) -> Iterator[Expression]:
 
 
 def of_rules() -> Iterator[Expression]:
-    """An alert's returns nothing as long as all is well: what matters is that Prometheus can evaluate it."""
+    """Those that are recorded, and of alerts the series that they look at.
+
+    As long as all is well, an alert's own expression returns nothing.
+    """
     for rule in rules():
-        needs = "something to be wrong" if rule.is_alert else ""
-        yield Expression(f"{rule.file}: {rule.name}", rule.expr, needs)
+        if not rule.is_alert:
+            yield Expression(f"{rule.file}: {rule.name}", rule.expr, "")
+            continue
+        for selector in dict.fromkeys(_SELECTOR.findall(rule.expr)):
+            yield Expression(f"{rule.file}: {rule.name}", _with_any_value(selector), "")
+
+
+# A metric, and its matchers if there are any.
+_SELECTOR = re.compile(r"(?<![\w:])((?:\w+:dllm_[\w:]+|(?:dllm|redis)_\w+|up)(?![\w(])(?:\{[^}]*\})?)")
+_MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"[^"]*"')
+
+
+def _with_any_value(selector: str) -> str:
+    """The same series, whatever their labels say, as long as they have them."""
+    return _MATCHER.sub(r'\1!=""', selector)

@@ -12,7 +12,7 @@ _BUSY = 'sum by (pool) (dllm_engine_slots_busy{pool=~"$pool"})'
 _WAITING = 'sum by (pool) (max by (pool, tier) (dllm_queue_jobs{pool=~"$pool"}))'
 _RUNNING = most("dllm_pool_jobs_running", "pool").expr
 _SLOTS = most("dllm_pool_slots", "pool").expr
-_DCGM = "an NVIDIA GPU and its dcgm-exporter"
+NEEDS_GPU = "an NVIDIA GPU and its dcgm-exporter"
 
 USE = Row(
     "Use",
@@ -113,21 +113,21 @@ GPUS = Row(
             Unit.PERCENT,
             (Query("DCGM_FI_DEV_GPU_UTIL", "{{Hostname}} {{gpu}}"),),
             most=100,
-            needs=_DCGM,
+            needs=NEEDS_GPU,
         ),
         Panel(
             "GPU memory",
             "In use, MiB by DCGM.",
             Unit.BYTES,
             (Query("DCGM_FI_DEV_FB_USED * 1048576", "{{Hostname}} {{gpu}}"),),
-            needs=_DCGM,
+            needs=NEEDS_GPU,
         ),
         Panel(
             "GPU power",
             "Drawn now, of all GPUs.",
             Unit.WATTS,
             (Query("sum by (Hostname) (DCGM_FI_DEV_POWER_USAGE)", "{{Hostname}}"),),
-            needs=_DCGM,
+            needs=NEEDS_GPU,
         ),
     ),
 )

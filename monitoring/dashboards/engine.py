@@ -7,7 +7,7 @@ from monitoring.dashboards.queries import density, increase, most, quantiles, ra
 from monitoring.dashboards.units import Unit
 
 _TOKENS, _FORWARDS = "dllm_engine_committed_tokens_total", "dllm_engine_forwards_total"
-_DECODER = "an engine with dllm-stack's own decoder"
+NEEDS_DECODER = "an engine with dllm-stack's own decoder"
 
 WORK = Row(
     "Work",
@@ -74,14 +74,14 @@ DIFFUSION = Row(
                     "{{pool}}, half an hour",
                 ),
             ),
-            needs=_DECODER,
+            needs=NEEDS_DECODER,
         ),
         Panel(
             "Tokens per forward, by block",
             "Quantiles over blocks: half of the blocks were decoded faster than the median.",
             Unit.NUMBER,
             quantiles("dllm_engine_tokens_per_forward", "pool", 0.1, 0.5, 0.9),
-            needs=_DECODER,
+            needs=NEEDS_DECODER,
         ),
         Panel(
             "Tokens per forward, all of it",
@@ -89,28 +89,28 @@ DIFFUSION = Row(
             Unit.NUMBER,
             (density("dllm_engine_tokens_per_forward", "pool"),),
             kind="heatmap",
-            needs=_DECODER,
+            needs=NEEDS_DECODER,
         ),
         Panel(
             "Denoise steps of a block",
             "Forwards that committed or replaced a token.",
             Unit.NUMBER,
             quantiles("dllm_engine_steps_per_block", "pool", 0.5, 0.95),
-            needs=_DECODER,
+            needs=NEEDS_DECODER,
         ),
         Panel(
             "Tokens replaced",
             "Share of committed tokens that were edited afterwards, by models and modes that edit.",
             Unit.SHARE,
             (ratio("dllm_engine_edits_total", _TOKENS, "pool"),),
-            needs=_DECODER,
+            needs=NEEDS_DECODER,
         ),
         Panel(
             "Forwards a second",
             "Each counted for every request in it; those of prompts left out.",
             Unit.A_SECOND,
             (rate(_FORWARDS, "pool"),),
-            needs=_DECODER,
+            needs=NEEDS_DECODER,
         ),
     ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from monitoring.dashboards.all import DASHBOARDS
+from monitoring.dashboards.model import NEEDS_DECODER
 from monitoring.rules import rules
 
 
@@ -44,11 +45,12 @@ def of_rules() -> Iterator[Expression]:
     As long as all is well, an alert's own expression returns nothing.
     """
     for rule in rules():
-        if not rule.is_alert:
-            yield Expression(f"{rule.file}: {rule.name}", rule.expr, "")
-            continue
-        for selector in dict.fromkeys(_SELECTOR.findall(rule.expr)):
-            yield Expression(f"{rule.file}: {rule.name}", _with_any_value(selector), "")
+        texts = [rule.expr]
+        if rule.is_alert:
+            texts = [_with_any_value(selector) for selector in dict.fromkeys(_SELECTOR.findall(rule.expr))]
+        for text in texts:
+            of_decoder = "dllm_engine_forwards" in text or "tokens_per_forward" in text
+            yield Expression(f"{rule.file}: {rule.name}", text, NEEDS_DECODER if of_decoder else "")
 
 
 # A metric, and its matchers if there are any.

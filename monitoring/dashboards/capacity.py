@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitoring.dashboards.model import ORANGE, RED, Dashboard, Panel, Query, Row, text_box
+from monitoring.dashboards.model import NEEDS_GPU, ORANGE, RED, Dashboard, Panel, Query, Row, text_box
 from monitoring.dashboards.queries import most
 from monitoring.dashboards.units import Unit
 
@@ -12,7 +12,6 @@ _BUSY = 'sum by (pool) (dllm_engine_slots_busy{pool=~"$pool"})'
 _WAITING = 'sum by (pool) (max by (pool, tier) (dllm_queue_jobs{pool=~"$pool"}))'
 _RUNNING = most("dllm_pool_jobs_running", "pool").expr
 _SLOTS = most("dllm_pool_slots", "pool").expr
-NEEDS_GPU = "an NVIDIA GPU and its dcgm-exporter"
 
 USE = Row(
     "Use",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from monitoring.dashboards.model import ORANGE, RED, Dashboard, Panel, Query, Row
+from monitoring.dashboards.model import NEEDS_DECODER, ORANGE, RED, Dashboard, Panel, Query, Row
 from monitoring.dashboards.queries import density, increase, most, quantiles, rate, ratio, total
 from monitoring.dashboards.units import Unit
 
 _TOKENS, _FORWARDS = "dllm_engine_committed_tokens_total", "dllm_engine_forwards_total"
-NEEDS_DECODER = "an engine with dllm-stack's own decoder"
 
 WORK = Row(
     "Work",

@@ -17,6 +17,8 @@ _SCHEMA = 39
 _SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 _HEIGHT: dict[Kind, int] = {"timeseries": 8, "stat": 4, "heatmap": 8}
 GREEN, ORANGE, RED = "green", "orange", "red"
+NEEDS_DECODER = "an engine with dllm-stack's own decoder"
+NEEDS_GPU = "an NVIDIA GPU and its dcgm-exporter"
 
 
 @dataclass(frozen=True)

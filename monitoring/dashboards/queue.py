@@ -127,7 +127,6 @@ LOST = Row(
             "it any more.",
             Unit.NUMBER,
             (increase("dllm_queue_reclaimed_total", "pool, fate"),),
-            needs="a worker that died with jobs",
         ),
         Panel(
             "Answers continued",
@@ -141,7 +140,6 @@ LOST = Row(
             "Cancelled, as nobody waits for their answers.",
             Unit.NUMBER,
             (increase("dllm_queue_orphans_total", "pool"),),
-            needs="a gateway that died with requests",
         ),
         Panel(
             "Dead letters",

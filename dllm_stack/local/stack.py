@@ -28,6 +28,7 @@ from dllm_stack.settings import Listener, Settings
 
 _POLL_S = 0.2
 _REDIS_START_S = 10.0
+_SCRAPE_S = 5
 _RESTART_S = 1.0  # pause before a dead service is started again
 _WORKER_LEAVES_S = 20.0  # after its drain: jobs given back, the engine killed
 
@@ -190,11 +191,11 @@ class Stack:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
             for name in ("router", "gateway"):
                 await self._wait_ready(session, name)
+            await self._start_monitoring(session, group)
             since = time.monotonic()
             models = [
                 (await self._wait_ready(session, worker.name, since))["model"] for worker in self._workers
             ]
-            await self._start_monitoring(session, group)
         url = self._url("gateway")
         if self._page:
             self._console.print(f"\nChat with it in a browser: {escape(url)}/", style="default")
@@ -259,7 +260,9 @@ class Stack:
         targets: dict[str, list[str]] = {}
         for name in self._addresses:
             targets.setdefault(name.partition("-")[0], []).append(self._url(name).removeprefix("http://"))
-        for tool in monitoring.tools(self._logs, targets, self._redis.url, port=self._monitoring):
+        for tool in monitoring.tools(
+            self._logs, targets, self._redis.url, port=self._monitoring, every_s=_SCRAPE_S
+        ):
             service = self._child(tool.name, tool.argv, env=tool.env, stop_s=5)
             self._monitors.append(service)
             await self._launch(service, group)

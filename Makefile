@@ -146,6 +146,12 @@ show-limits: setup ## Eight clients a tenant over two gateways: limits used up, 
 show-clients: setup ## 500 slow readers and 500 clients that vanish beside 20 honest ones: times, slots, memory
 	@$(VENV)/bin/python -m loadtest.clients
 
+show-metrics: setup ## What the histograms say of a known load against what its clients have measured
+	@$(VENV)/bin/python -m loadtest.metrics
+
+show-metrics-cost: setup ## CPU of a gateway for a request with and without metrics, logs and traces
+	@$(VENV)/bin/python -m loadtest.metrics.cost
+
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server
 

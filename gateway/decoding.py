@@ -24,6 +24,7 @@ from gateway.parameters import MAX_INT
 from gateway.validation import Honoured, invalid, unsupported
 
 _UNSAMPLED = "is not supported without a temperature above 0: the most probable tokens are taken"
+_NEUTRAL = {"top_p": (1,), "top_k": (-1, 0)}  # of an autoregressive model
 _PARAMETERS: dict[str, Any] = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]
 
 DLLM_SCHEMA: dict[str, Any] = {
@@ -125,7 +126,7 @@ def _autoregressive(found: Found, ask: Ask) -> Choice:
     }
     for name, value in asked.items():
         capability = "seed" if name == ask.seed_param else name
-        if value is not None and capability not in capabilities(found):
+        if value not in (None, *_NEUTRAL.get(name, ())) and capability not in capabilities(found):
             raise unsupported(f"{ask.path}{name}", f"is not supported by {found.pool}: {ENGINE_DOES_NOT}")
     temperature = asked["temperature"]
     if temperature is None:

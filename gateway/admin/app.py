@@ -21,6 +21,7 @@ from gateway.admin import keys, modes, pools, tenants, workers
 from gateway.admin.guard import Guard
 from gateway.errors import error_response
 from gateway.gateway import Gateway
+from gateway.outermost import Application
 from gateway.validation import refusal_of
 
 
@@ -44,7 +45,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 def create_app(gateway: Gateway) -> FastAPI:
     """It has no life of its own: `gateway` is to be running while it is served."""
-    app = FastAPI(
+    app = Application(
         title="dllm-stack admin",
         description="Every request needs a key that was created for this API, as `Authorization: Bearer`.",
         redirect_slashes=False,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from typing import Any
-from uuid import uuid4
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,6 +17,7 @@ from gateway.access import GIVE_UP_S, Access
 from gateway.body import ClientGone, read_body
 from gateway.channel import Channel
 from gateway.refusal import refuse_unread
+from gateway.request_id import request_id_of
 
 MAX_BODY_BYTES = 64 << 10
 MAX_BODY_S = 10.0
@@ -40,7 +40,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id, headers = uuid4().hex, Headers(scope=scope)
+        request_id, headers = request_id_of(scope), Headers(scope=scope)
         try:
             await self._access.admin(headers)
             body = await _read(headers, receive)
@@ -63,7 +63,6 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = request_id
             await send(message)
 
         try:

@@ -140,6 +140,7 @@ def test_the_limits_of_the_api() -> None:
     assert_holds("api.md", f"up to {MAX_PROMPTS} prompts")
     assert_holds("api.md", f"1 to {MAX_CHOICES} [choices]")
     assert_holds("api.md", f"up to {MAX_TOOLS}, of type `function`")
+    assert_holds("api.md", f"`gateway.keep_alive_s` ({Settings().gateway.keep_alive_s:g} s)")
     assert_holds("api.md", f"two keep silent for {QUESTION_S:g} s each")
     assert_holds("architecture.md", f"A gateway has {QUESTIONS_AT_ONCE} open at a time for a model")
 

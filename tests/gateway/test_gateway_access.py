@@ -13,7 +13,7 @@ import httpx
 import openai
 import pytest
 
-from dllm_stack.exposition import expose
+from dllm_stack.exposition import expose_text
 from dllm_stack.keys import Created, KeyFile, KeyRing, KeyStore
 from dllm_stack.keys.store import LEASE_S
 from dllm_stack.messages import End, Tier
@@ -330,7 +330,7 @@ def test_tenants_are_too_many_for_series_of_their_own() -> None:
     metrics = Metrics()
     for number in range(MOST_TENANTS + 5):
         metrics.count_tenant(f"t{number}", End(outcome=Outcome.COMPLETED), 3)
-    told = expose(metrics.registry).decode()
+    told = expose_text(metrics.registry).decode()
     assert told.count("dllm_tenant_tokens_total{") == MOST_TENANTS + 1
     assert 'dllm_tenant_tokens_total{tenant="other"} 15.0' in told
 
@@ -342,7 +342,7 @@ async def test_an_admin_key_opens_the_admin_api_and_nothing_else(served: Served,
     assert (response.status_code, response.json()["error"]["code"]) == (403, "permission_denied")
 
 
-async def test_a_new_key_opens_and_a_revoked_one_does_not_within_a_second(
+async def test_a_new_key_opens_and_a_revoked_one_does_not(
     served: Served, store: KeyStore, answering: FakeWorker
 ) -> None:
     new = await store.create("acme")
@@ -353,13 +353,13 @@ async def test_a_new_key_opens_and_a_revoked_one_does_not_within_a_second(
     async def opens() -> bool:
         return await status() == 200
 
-    await until(opens, 1)
+    await until(opens)
     await store.revoke([new.key.id])
 
     async def opens_not() -> bool:
         return await status() == 401
 
-    await until(opens_not, 1)
+    await until(opens_not)
 
 
 async def test_weights_share_the_workers(

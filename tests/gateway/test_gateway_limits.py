@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import httpx
@@ -18,7 +17,7 @@ from dllm_stack.outcomes import ErrorCode, Problem
 from dllm_stack.redis import Connections
 from dllm_stack.settings import AccessSettings, LimitSettings, Settings
 from tests.gateway.fake_worker import PROMPT_TOKENS, FakeWorker
-from tests.gateway.served import Served, serving, until
+from tests.gateway.served import serving, until
 
 BODY: dict[str, Any] = {"model": "tiny", "prompt": "x" * 40, "max_tokens": 20}  # 10 tokens by estimate
 
@@ -41,14 +40,10 @@ async def limited(
     """Clients of two gateways, with the key."""
     await KeyStore(connections).change_tenant("acme", limits)
     async with serving(settings) as one, serving(settings) as other:
+        await until(lambda: one.gateway.access.ready and other.gateway.access.ready)
         for served in (one, other):
-            await until(partial(_lets_in, served))
             served.http.headers["Authorization"] = f"Bearer {key.secret}"
         yield [one.http, other.http]
-
-
-def _lets_in(served: Served) -> bool:
-    return served.gateway.access.ready
 
 
 async def charged(connections: Connections) -> int:

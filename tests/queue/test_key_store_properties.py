@@ -132,7 +132,7 @@ class History:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("backend", ["valkey"], indirect=True)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(_STEPS, min_size=15, max_size=40))
 def test_what_is_closed_stays_closed(redis_settings: RedisSettings, steps: list[tuple[str, Any]]) -> None:
     async def run() -> None:

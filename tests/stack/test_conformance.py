@@ -20,7 +20,7 @@ from tests.conformance.cases import all_cases
 from tests.conformance.described import Described
 from tests.conformance.seen import Seen, read
 from tests.conformance.table import AUTOREGRESSIVE, DIFFUSION, GENERATE, cells
-from tests.stack import conftest
+from tests.stack import conditions
 
 ALL = os.environ.get("DLLM_TEST_CONFORMANCE") == "all"
 SDKS = {"python": "openai_python.py", "node": "openai_node.mjs"}
@@ -30,12 +30,14 @@ _CLASSES = {
     404: "NotFoundError",
     504: "InternalServerError",
 }
-MODELS = {DIFFUSION: conftest.DIFFUSION, AUTOREGRESSIVE: conftest.AUTOREGRESSIVE}
+MODELS = {DIFFUSION: conditions.DIFFUSION, AUTOREGRESSIVE: conditions.AUTOREGRESSIVE}
 CASES = {case.name: case for case in all_cases()}
 
 FIGURES: list[str] = []
 
-pytestmark = pytest.mark.timeout(300)
+LIMIT_S = 1200 if ALL else 300
+
+pytestmark = pytest.mark.timeout(2 * LIMIT_S)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,10 @@ def _ask(sdk: str, stack: LocalStack, kinds: list[str]) -> tuple[Run, str]:
         for case, stream in asked
     ]
     told = programs.run(
-        "sdks", SDKS[sdk], {"base_url": f"{stack.gateway_url}/v1", "questions": questions}, timeout_s=280
+        "sdks",
+        SDKS[sdk],
+        {"base_url": f"{stack.gateway_url}/v1", "questions": questions},
+        timeout_s=LIMIT_S - 20,
     )
     seen = [(question, read(each)) for question, each in zip(asked, told["seen"], strict=True)]
     return (

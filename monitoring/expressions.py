@@ -30,7 +30,7 @@ def of_panels(rate_interval: str) -> Iterator[Expression]:
         rate_interval: in Grafana's place; it takes four times the period of scrapes.
     """
     for dashboard in DASHBOARDS:
-        values = {"$__rate_interval": rate_interval, "$pool": ".*", "$price": "4"}
+        values = {"$__rate_interval": rate_interval, "$pool": ".*", "$profile": ".*", "$price": "4"}
         for panel in dashboard.panels:
             for place, query in enumerate(panel.queries):
                 text = query.expr

@@ -69,6 +69,7 @@ def tools(
     prometheus = [
         *(found["prometheus"], f"--config.file={config}", f"--storage.tsdb.path={folder / 'prometheus'}"),
         *(f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"),
+        "--enable-feature=exemplar-storage",  # which name traces
     ]
     alertmanager = [
         *(found["alertmanager"], f"--config.file={RULES / 'alertmanager.yml'}"),

@@ -42,6 +42,25 @@ WORK = Row(
             stacked=True,
         ),
         Panel(
+            "First block, at the engine",
+            "From the question to the engine to its first block: prefill, and one block.",
+            Unit.SECONDS,
+            quantiles("dllm_engine_first_block_seconds", "pool", 0.5, 0.95),
+        ),
+        Panel(
+            "Between two blocks, at the engine",
+            "What the engine adds to the silence between two blocks; the gateways' figure has the way in "
+            "it too.",
+            Unit.SECONDS,
+            quantiles("dllm_engine_block_seconds", "pool", 0.5, 0.95),
+        ),
+        Panel(
+            "Rendering and tokenizing",
+            "From a job's claim until its engine is asked. Long prompts and few CPUs make it grow.",
+            Unit.SECONDS,
+            quantiles("dllm_worker_prompt_seconds", "pool", 0.5, 0.95),
+        ),
+        Panel(
             "Prompts found in the cache",
             "Share of the prompt tokens that the engine did not have to compute.",
             Unit.SHARE,
@@ -53,6 +72,12 @@ WORK = Row(
             "Of the answers completed.",
             Unit.TOKENS_A_SECOND,
             (rate("dllm_engine_prompt_tokens_total", "pool"),),
+        ),
+        Panel(
+            "What runs",
+            "Engines by hardware profile, decoding algorithm and attention backend.",
+            Unit.NUMBER,
+            (total("dllm_engine_info", "pool, profile, algorithm, attention_backend"),),
         ),
     ),
 )
@@ -125,6 +150,15 @@ HEALTH = Row(
             levels=((1, ORANGE),),
         ),
         Panel(
+            "Silence of engines",
+            "Since an engine's last sign of life, while a job runs on it. After worker.stall_s (60 s) its "
+            "worker starts it "
+            "again.",
+            Unit.SECONDS,
+            (most("dllm_engine_silent_seconds", "pool, instance"),),
+            levels=((60, ORANGE), (120, RED)),
+        ),
+        Panel(
             "Time to load",
             "From the engine's last start to its readiness.",
             Unit.SECONDS,
@@ -144,7 +178,6 @@ HEALTH = Row(
             Unit.YES_OR_NO,
             (Query('min by (job, instance) (up{job=~"gateway|router|worker"})', "{{job}} {{instance}}"),),
             most=1,
-            width=12,
         ),
         Panel(
             "Attempts that fail",
@@ -160,7 +193,6 @@ HEALTH = Row(
                 ),
             ),
             levels=((0.01, ORANGE), (0.05, RED)),
-            width=12,
         ),
     ),
 )

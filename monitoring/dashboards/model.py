@@ -18,7 +18,7 @@ _SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 _HEIGHT: dict[Kind, int] = {"timeseries": 8, "stat": 4, "heatmap": 8}
 GREEN, ORANGE, RED = "green", "orange", "red"
 NEEDS_DECODER = "an engine with dllm-stack's own decoder"
-NEEDS_GPU = "an NVIDIA GPU and its dcgm-exporter"
+NEEDS_GPU = "a GPU, and dcgm-exporter for what is GPUs' own"
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,8 @@ class Panel:
 
     def _target(self, query: Query, reference: str) -> Json:
         heatmap = {"format": "heatmap"} if self.kind == "heatmap" else {}
+        # Of histograms Prometheus keeps exemplars, which name traces.
+        exemplar = {"exemplar": True} if self.kind == "timeseries" and "_bucket" in query.expr else {}
         return {
             "refId": reference,
             "datasource": _SOURCE,
@@ -103,6 +105,7 @@ class Panel:
             "range": True,
             "instant": False,
             **heatmap,
+            **exemplar,
         }
 
 
@@ -202,22 +205,6 @@ _DATASOURCE: Json = {
     "multi": False,
     "includeAll": False,
 }
-POOL: Json = {
-    "name": "pool",
-    "label": "Model",
-    "description": "A pool is called after its model.",
-    "type": "query",
-    "datasource": _SOURCE,
-    "query": {"query": "label_values(dllm_pool_slots, pool)", "refId": "pool"},
-    "definition": "label_values(dllm_pool_slots, pool)",
-    "refresh": 2,
-    "sort": 1,
-    "multi": True,
-    "includeAll": True,
-    "allValue": ".*",
-    "current": {"text": ["All"], "value": ["$__all"]},
-    "hide": 0,
-}
 _OTHERS: Json = {
     "title": "dllm-stack",
     "type": "dashboards",
@@ -253,3 +240,27 @@ def text_box(name: str, label: str, about: str, default: str) -> Json:
         "options": [value | {"selected": True}],
         "hide": 0,
     }
+
+
+def labels(name: str, title: str, about: str, metric: str) -> Json:
+    """A variable that is any of the values which the label of this name has in a metric."""
+    query = f"label_values({metric}, {name})"
+    return {
+        "name": name,
+        "label": title,
+        "description": about,
+        "type": "query",
+        "datasource": _SOURCE,
+        "query": {"query": query, "refId": name},
+        "definition": query,
+        "refresh": 2,
+        "sort": 1,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": ["All"], "value": ["$__all"]},
+        "hide": 0,
+    }
+
+
+POOL = labels("pool", "Model", "A pool is called after its model.", "dllm_pool_slots")

@@ -7,6 +7,7 @@ from monitoring.dashboards.queries import density, most, quantiles, rate, ratio,
 from monitoring.dashboards.units import Unit
 
 TTFT, ITL = "dllm_time_to_first_token_seconds", "dllm_inter_token_latency_seconds"
+_PARTS = "dllm_time_to_first_token_part_seconds"
 _WINDOWS = (("5m", "5 min"), ("1h", "1 h"), ("6h", "6 h"), ("3d", "3 d"))
 _FIRST = 'histogram_quantile(0.95, sum by (le) (rate({}_bucket{{model=~"$pool"}}[$__rate_interval])))'
 
@@ -167,11 +168,37 @@ TIMES = Row(
             quantiles("dllm_time_per_output_token_seconds", "model", 0.5, 0.95),
         ),
         Panel(
-            "Of the first token's time: in the queue",
-            "95 % of the waits for a slot, to be compared with the time to the first token.",
+            "Parts of the time to first token",
+            "Means, which add up to the mean: admission (body, key, limits), queue, dispatch, prompt "
+            "(rendering, "
+            "tokenizing), engine (to the first block), relay.",
             Unit.SECONDS,
-            quantiles("dllm_queue_wait_seconds", "pool", 0.95),
+            (ratio(f"{_PARTS}_sum", f"{_PARTS}_count", "model, part"),),
+            stacked=True,
             leads_to="dllm-queue",
+        ),
+        Panel(
+            "Time to first token, by class",
+            "95 % of the answers of each priority class. Flex waits for the others.",
+            Unit.SECONDS,
+            quantiles(TTFT, "model, tier", 0.95),
+            leads_to="dllm-queue",
+        ),
+        Panel(
+            "Inter-token latency, by mode",
+            "95 % of the tokens of each decoding mode; custom: the request chose its own parameters.",
+            Unit.SECONDS,
+            quantiles(ITL, "model, mode", 0.95),
+            leads_to="dllm-engine",
+        ),
+        Panel(
+            "Tokens a second",
+            "Of prompts, and of answers as they are relayed, by decoding mode.",
+            Unit.TOKENS_A_SECOND,
+            (
+                rate("dllm_prompt_tokens_total", "model, mode", legend="{{model}} {{mode}} prompts"),
+                rate("dllm_chunk_tokens_sum", "model, mode", legend="{{model}} {{mode}} answers"),
+            ),
         ),
         Panel(
             "Memory blocks of the gateways",
@@ -179,6 +206,7 @@ TIMES = Row(
             "climbs is a leak.",
             Unit.NUMBER,
             (total("dllm_allocated_blocks", "instance"),),
+            width=24,
         ),
     ),
 )

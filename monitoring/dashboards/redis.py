@@ -144,6 +144,45 @@ CLIENTS = Row(
             ),
         ),
         Panel(
+            "Calls, as services see them",
+            "99 % of a service's calls had their answer within this time, the wait for a connection "
+            "included.",
+            Unit.SECONDS,
+            (
+                Query(
+                    "histogram_quantile(0.99, sum by (le, job) "
+                    "(rate(dllm_redis_seconds_bucket[$__rate_interval])))",
+                    "{{job}} 99%",
+                ),
+            ),
+            levels=((0.05, RED),),
+        ),
+        Panel(
+            "Slowest calls",
+            "Means of the ten scripts and commands that take longest.",
+            Unit.SECONDS,
+            (
+                Query(
+                    "topk(10, sum by (job, command) (rate(dllm_redis_seconds_sum[$__rate_interval])) "
+                    "/ sum by (job, command) (rate(dllm_redis_seconds_count[$__rate_interval])))",
+                    "{{job}} {{command}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Calls that failed",
+            "Or had no answer in time, by service.",
+            Unit.OPERATIONS_A_SECOND,
+            (
+                Query(
+                    "sum by (job) (rate(dllm_redis_errors_total[$__rate_interval])) "
+                    "or 0 * sum by (job) (rate(dllm_redis_seconds_count[$__rate_interval]))",
+                    "{{job}}",
+                ),
+            ),
+            levels=((0.001, ORANGE),),
+        ),
+        Panel(
             "Requests that Redis failed",
             "503 queue_unavailable, as gateways gave it: what users saw of an outage.",
             Unit.REQUESTS_A_SECOND,

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, disable_created_metrics, generate_latest
+from typing import NamedTuple
 
-__all__ = ["CONTENT_TYPE_LATEST", "expose"]
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, disable_created_metrics, generate_latest
+from prometheus_client.exposition import choose_encoder
+
+__all__ = ["CONTENT_TYPE_LATEST", "Exposition", "expose", "expose_text"]
 
 # A `_created` beside every counter and histogram would be a third of all series, and is asked for by none.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-def expose(registry: CollectorRegistry) -> bytes:
-    """A registry's metrics, in the format of CONTENT_TYPE_LATEST."""
+class Exposition(NamedTuple):
+    body: bytes
+    content_type: str
+
+
+def expose(registry: CollectorRegistry, accept: str) -> Exposition:
+    """A registry's metrics in the format that a scraper asks for: OpenMetrics, which alone has exemplars, or
+    Prometheus' text."""
+    encode, content_type = choose_encoder(accept)
+    return Exposition(encode(registry), content_type)
+
+
+def expose_text(registry: CollectorRegistry) -> bytes:
+    """In the format of CONTENT_TYPE_LATEST."""
     return generate_latest(registry)

@@ -1,12 +1,19 @@
-"""Structured logs of a service. Nothing of a prompt or an answer is ever logged."""
+"""Structured logs of a service. Nothing of a prompt or an answer is ever logged.
+
+Lines about a request have its id as `request`, and as `trace` the id of its trace if it has one: whoever
+serves it binds them to the context of its task.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+import traceback
+from collections.abc import Iterator
 
 import structlog
 
+from dllm_stack.messages import Job
 from dllm_stack.settings import Settings
 
 
@@ -21,7 +28,7 @@ def configure(settings: Settings, service: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
+        _explain_exception,
     ]
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     structlog.configure(
@@ -38,3 +45,32 @@ def configure(settings: Settings, service: str) -> None:
     libraries = logging.StreamHandler(sys.stderr)
     libraries.setFormatter(formatter)
     logging.basicConfig(level=logging.WARNING, handlers=[libraries], force=True)
+
+
+def of_job(job: Job) -> dict[str, str]:
+    """What lines about a job have."""
+    ids = {"request": job.request_id, "job": job.id, "pool": job.pool}
+    return ids if job.trace is None else ids | {"trace": job.trace.id}
+
+
+def _explain_exception(
+    logger: object, method: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Turns `exc_info` into text. What an exception says that a request has caused may quote its prompt: of
+    those, only types and places are told."""
+    if "request" not in line:
+        return structlog.processors.format_exc_info(logger, method, line)
+    if info := line.pop("exc_info", None):
+        error = info[1] if isinstance(info, tuple) else info if isinstance(info, BaseException) else None
+        error = error or sys.exc_info()[1]
+        if error is not None:
+            line["exception"] = "".join(_places(error))
+    return line
+
+
+def _places(error: BaseException) -> Iterator[str]:
+    if (cause := error.__cause__ or (None if error.__suppress_context__ else error.__context__)) is not None:
+        yield from _places(cause)
+        yield "which led to\n"
+    yield from traceback.format_tb(error.__traceback__)
+    yield f"{type(error).__qualname__}\n"

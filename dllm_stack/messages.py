@@ -63,6 +63,21 @@ class Tier(StrEnum):
     FLEX = "flex"  # sheddable: the first to be dropped from a full queue
 
 
+class Trace(msgspec.Struct, frozen=True, array_like=True):
+    """Where in a distributed trace something belongs: the W3C headers `traceparent` and `tracestate`."""
+
+    parent: str  # well-formed: 00-TRACE-SPAN-FLAGS
+    state: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.parent[3:35]
+
+    @property
+    def is_sampled(self) -> bool:
+        return bool(int(self.parent[53:55], 16) & 1)
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One generation. Immutable: what changes (attempt, worker, committed tokens) lives in the queue."""
 
@@ -76,6 +91,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tier: Tier = Tier.DEFAULT
     timeout_s: float | None = None  # from admission to the end; then it is expired
     session: str | None = None  # jobs of one session go to the same worker where they can
+    request: str = ""  # the id of its request; empty: its own
+    trace: Trace | None = None
+
+    @property
+    def request_id(self) -> str:
+        return self.request or self.id
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -154,6 +175,13 @@ class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
     shown: bool = True  # whether it is part of the text
 
 
+class Took(msgspec.Struct, frozen=True, array_like=True):
+    """Seconds of the worker's clock before an attempt's first block."""
+
+    prompt_s: float  # from its claim until the engine was asked: rendering and tokenizing
+    engine_s: float  # from then until the engine had committed the block
+
+
 class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Newly committed tokens of one job: usually a block, fewer at either end of an answer.
 
@@ -165,6 +193,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompt_tokens: int
     work: Work = Work()
     logprobs: list[TokenLogprob] = []  # one a token, where the request asks for them
+    took: Took | None = None  # of an attempt's first block
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -186,6 +215,13 @@ class Place(msgspec.Struct, frozen=True):
     characters: int
 
 
+class Passed(msgspec.Struct, frozen=True):
+    """Seconds of Redis' clock before the first block of an answer."""
+
+    waiting_s: float  # from admission until it was dispatched, for the last time
+    running_s: float  # from then until the block was in Redis
+
+
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of a gateway's reply stream: a block, an end, or the last block with the end; or what a
     question asked for, which `job_id` then names.
@@ -201,6 +237,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     block: Block | None = None
     end: End | None = None
     information: Information | None = None
+    passed: Passed | None = None  # with the first block of an answer
 
 
 class DecodingCard(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,14 +5,14 @@ It runs in the service's event loop, so /healthz answers exactly while that loop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from dllm_stack.exposition import CONTENT_TYPE_LATEST, expose
+from dllm_stack.exposition import CONTENT_TYPE_LATEST, expose, expose_text
 
 Readiness = Callable[[], tuple[bool, Mapping[str, object]]]
 
@@ -23,13 +23,23 @@ class Probes:
     Args:
         port: 0 takes any free one; `port` then tells which.
         ready: whether the service may be given work, and what to say about it as JSON.
+        more_metrics: further ones in Prometheus' text, in which all are then exposed.
     """
 
-    def __init__(self, host: str, port: int, metrics: CollectorRegistry, *, ready: Readiness) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        metrics: CollectorRegistry,
+        *,
+        ready: Readiness,
+        more_metrics: Callable[[], Awaitable[bytes]] | None = None,
+    ) -> None:
         self.port = port
         self._host = host
         self._metrics = metrics
         self._ready = ready
+        self._more_metrics = more_metrics
         app = web.Application()
         app.add_routes(
             [
@@ -63,4 +73,8 @@ class Probes:
         return web.json_response({"ready": ready, **detail}, status=200 if ready else 503)
 
     async def _expose(self, request: web.Request) -> web.Response:
-        return web.Response(body=expose(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        if self._more_metrics is not None:
+            body = expose_text(self._metrics) + await self._more_metrics()
+            return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        body, content_type = expose(self._metrics, request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})

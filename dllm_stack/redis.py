@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from redis.exceptions import ConnectionError, RedisClusterException, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dllm_stack.redis_clients import ClusterClient, client, close
+from dllm_stack.redis_metrics import RedisMetrics
 from dllm_stack.redis_url import parse, shown
 from dllm_stack.settings import RedisSettings
 
@@ -29,20 +31,29 @@ class Connections:
     cancellation of the task that waits, and then a service would not stop. Nor is its blocking pool, which
     gives a free connection to whoever comes first: those who wait may starve. There is one blocking read a
     pool of workers, so these need no bound.
+
+    Args:
+        metrics: what measures the calls of `commands`, if anything does.
     """
 
-    def __init__(self, settings: RedisSettings) -> None:
+    def __init__(self, settings: RedisSettings, metrics: RedisMetrics | None = None) -> None:
         self._timeout_s = settings.timeout_s
+        self._metrics = metrics
         self._turn = asyncio.Semaphore(_MOST_COMMANDS)
         where = parse(settings.url)
         self.commands: Any = client(where, settings.timeout_s)
         self.blocking: Any = client(where, settings.timeout_s)
 
     @asynccontextmanager
-    async def limit(self, *, block_s: float = 0.0) -> AsyncIterator[None]:
+    async def limit(self, command: str = "other", *, block_s: float = 0.0) -> AsyncIterator[None]:
         """Raises `RedisError` when what it encloses takes longer than the timeout plus `block_s`, which is
-        0 for calls of `commands`."""
+        0 for calls of `commands`.
+
+        Args:
+            command: as the metrics call it; one of few.
+        """
         limit_s = self._timeout_s + block_s
+        began = time.monotonic()
         try:
             async with asyncio.timeout(limit_s):
                 if block_s:
@@ -50,17 +61,28 @@ class Connections:
                     return
                 async with self._turn:
                     yield
+            if self._metrics is not None:
+                self._metrics.answered(command, time.monotonic() - began)
+        except RedisError:
+            self._count_failure(command)
+            raise
         except TimeoutError:
+            self._count_failure(command)
             for redis in (self.commands, self.blocking):
                 if isinstance(redis, ClusterClient):
                     redis.mistrust()
             raise RedisTimeoutError(f"Redis did not answer within {limit_s:g} s") from None
         except RedisClusterException as error:  # which redis-py does not count among its RedisErrors
+            self._count_failure(command)
             raise ConnectionError(str(error)) from error
+
+    def _count_failure(self, command: str) -> None:
+        if self._metrics is not None:
+            self._metrics.failed(command)
 
     async def ping(self) -> None:
         """Raises `RedisError` when Redis does not answer in time."""
-        async with self.limit():
+        async with self.limit("ping"):
             await self.commands.ping()
 
     async def aclose(self) -> None:

@@ -209,12 +209,34 @@ class WorkerSettings(Listener):
     pod: str | None = Field(None, min_length=1, description="The name of the Kubernetes pod it runs in.")
 
 
+class TracingSettings(_Group):
+    endpoint: str | None = Field(
+        None,
+        description="Where traces go: OTLP over HTTP, as in http://127.0.0.1:4318; unset: there are none.",
+    )
+    sample: float = Field(
+        1.0, ge=0, le=1, description="Share of the requests that are traced, where the client does not say."
+    )
+    timeout_s: float = Field(5.0, gt=0, description="Limit of sending a batch of spans, which is then lost.")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_http(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+            raise ValueError("must be like http://127.0.0.1:4318")
+        return endpoint and endpoint.rstrip("/").removesuffix("/v1/traces")
+
+
 class UpSettings(_Group):
     models: list[str] = Field(
         [],
         description="What `up` serves, each by a worker and an engine of its own: names in configs/models, "
         "or paths of such files. None: worker.model.",
     )
+    monitoring: bool = Field(
+        False, description="Prometheus, Alertmanager and an exporter for Redis, too: `--with-monitoring`."
+    )
+    prometheus_port: int = Field(9090, ge=0, le=65535, description="On 127.0.0.1; 0 takes any free one.")
 
 
 class Settings(BaseSettings):
@@ -235,6 +257,7 @@ class Settings(BaseSettings):
     admin: AdminSettings = AdminSettings()
     router: RouterSettings = RouterSettings()
     worker: WorkerSettings = WorkerSettings()
+    tracing: TracingSettings = TracingSettings()
     up: UpSettings = UpSettings()
 
     @classmethod

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from dllm_stack.messages import Block, End, TokenLogprob
 from dllm_stack.outcomes import Problem
-from gateway.metrics import Pace
+from gateway.pace import Pace, Request
 from gateway.ticket import Arrival, Ticket
 
 
@@ -20,7 +20,7 @@ class Answer:
         blocks: those with tokens.
     """
 
-    def __init__(self, choices: range, ticket: Ticket, pace: Pace, *, is_first: bool) -> None:
+    def __init__(self, choices: range, ticket: Ticket, request: Request, *, is_first: bool) -> None:
         self.choices = choices
         self.is_first = is_first
         self.ticket = ticket
@@ -29,21 +29,26 @@ class Answer:
         self.blocks: list[Block] = []
         self._texts: list[str] = []
         self._prompt_tokens = 0
-        self._pace = pace
+        self._pace = Pace(request, is_first=is_first)
 
-    def add(self, arrival: Arrival) -> None:
+    def add(self, arrival: Arrival, seen: float) -> None:
+        """`seen`: see `Pace.add`."""
         block = arrival.block
         self._texts.append(block.text)
         self.token_ids.extend(block.token_ids)
         self._prompt_tokens = block.prompt_tokens
         if block.token_ids:
             self.blocks.append(block)
-        self._pace.chunk(len(block.token_ids), arrival.at)
+        self._pace.add(arrival, self.ticket.sent_at, seen)
 
     def finish(self) -> None:
         """To be called once, when the job has completed and all of its blocks are added."""
         self.end = self.ticket.end
         self._pace.finish()
+
+    def close(self, error: str | None) -> None:
+        """To be called last, whatever has become of it."""
+        self._pace.close(error)
 
     @property
     def id(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,11 +14,12 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from dllm_stack import tracing
 from dllm_stack.limits import LimitError, Reservation
 from dllm_stack.messages import End, Information
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.tenants import Tenant
-from gateway import charge, relay
+from gateway import charge, relay, spans
 from gateway.answer import Answer
 from gateway.fields.terms import Terms, TermsInHeaders, settle_auto
 from gateway.gateway import SHUTTING_DOWN, Gateway
@@ -29,7 +31,8 @@ from gateway.http.request_id import client_request_id, request_id_of
 from gateway.inquiry import Inquiry
 from gateway.jobs import Call, Jobs
 from gateway.keep_alive import KeepAlive
-from gateway.metrics import OTHER, Pace
+from gateway.metrics import Kind
+from gateway.pace import Request
 
 SEND_GRACE_S = 5.0  # what a client that does not read may take beyond the deadline
 
@@ -55,8 +58,9 @@ class Exchange(Response):
         self._endpoint = endpoint
         self._interpret = interpret
         self._id = ""
-        self._model = OTHER
+        self._kind = Kind()
         self._tenant: str | None = None
+        self._answers: list[Answer] = []
         self._timeout_s = math.inf
         self._call: Call | Inquiry | None = None
         self._jobs: Jobs | None = None
@@ -73,10 +77,19 @@ class Exchange(Response):
             self._asking.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gateway, loop = self._gateway, asyncio.get_running_loop()
-        self._id, self._started = request_id_of(scope), loop.time()
+        gateway = self._gateway
+        self._id, self._started = request_id_of(scope), time.monotonic()
+        self._span = gateway.tracer.start(
+            self._endpoint, spans.trace_of(scope), kind="server", began=self._started
+        )
+        trace = self._span.trace
+        structlog.contextvars.bind_contextvars(request=self._id, **({"trace": trace.id} if trace else {}))
         self._limit(gateway.settings.gateway.request_timeout_s)
         channel = Channel(send, self._id, self._deadline + SEND_GRACE_S)
+        if self._span.is_recorded:
+            self._span.set(spans.arrived(scope, self._id, self._endpoint))
+        if trace is not None and gateway.tracer is not tracing.OFF:
+            channel.headers[spans.RESPONSE_HEADER] = trace.parent
         open_requests = gateway.metrics.open_requests.labels(self._endpoint)
         open_requests.inc()
         gateway.ledger.open.add(self)
@@ -90,19 +103,25 @@ class Exchange(Response):
         finally:
             gateway.ledger.open.discard(self)
             open_requests.dec()
-            gateway.metrics.count(self._endpoint, self._model, end, loop.time() - self._started)
-            if self._tenant is not None and gateway.access.ring is not None:
-                tokens = 0 if self._jobs is None else charge.used(self._jobs.tickets)
-                gateway.metrics.count_tenant(self._tenant, end, tokens)
-            if end.outcome is Outcome.FAILED:
-                log.warning(
-                    "request failed",
-                    request=self._id,
-                    client_request=client_request_id(Headers(scope=scope)),
-                    endpoint=self._endpoint,
-                    model=self._model,
-                    code=end.problem and str(end.problem.code),
-                )
+            self._tell(end, scope, channel)
+
+    def _tell(self, end: End, scope: Scope, channel: Channel) -> None:
+        """To metrics, trace and log, once."""
+        metrics, tickets = self._gateway.metrics, self._jobs.tickets if self._jobs else []
+        seconds, trace = time.monotonic() - self._started, self._span.trace
+        exemplar = trace.id if trace is not None and trace.is_sampled else None
+        metrics.count(self._endpoint, self._kind, end, seconds, exemplar)
+        if self._tenant is not None and self._gateway.access.ring is not None:
+            metrics.count_tenant(self._tenant, end, charge.used(tickets))
+        code = None if end.problem is None else str(end.problem.code)
+        for answer in self._answers:
+            answer.close(code)
+        spans.ended(self._span, end, tickets, channel.status)
+        told = {"endpoint": self._endpoint, "model": self._kind.model, "code": code}
+        if end.outcome is Outcome.FAILED:
+            log.warning("request failed", client_request=client_request_id(Headers(scope=scope)), **told)
+        else:
+            log.debug("request ended", outcome=end.outcome.value, seconds=seconds, **told)
 
     async def _serve(self, scope: Scope, receive: Receive, channel: Channel) -> End:
         """Returns the end; one with a problem is still to be reported to the client."""
@@ -118,6 +137,7 @@ class Exchange(Response):
             # The body may have taken its time, and the key have been revoked meanwhile.
             tenant = await access.tenant(headers)
             tier = access.permit(tenant, self._call)
+            self._kind = self._kind._replace(tier=tier.value)
             if isinstance(self._call, Inquiry):
                 return await self._ask(self._call, tenant, receive, channel)
             agreed = Terms.agreed(tenant, tier, terms, self._call.terms, self._deadline)
@@ -127,7 +147,7 @@ class Exchange(Response):
         except ClientGone:
             raise
         except Exception:
-            log.exception("unexpected error", request=self._id, endpoint=self._endpoint)
+            log.exception("unexpected error", endpoint=self._endpoint)
             return _ended(INTERNAL)
         if end.problem is None and end.outcome is not Outcome.COMPLETED and end is not self._closed:
             return _ended(_UNEXPLAINED)
@@ -155,27 +175,43 @@ class Exchange(Response):
         self._body_read = True
         asked = decode_json(body)
         if isinstance(asked, dict):
-            self._model = gateway.catalogue.label(asked.get("model"))
+            self._kind = Kind(gateway.catalogue.label(asked.get("model")))
             settle_auto(asked, tenant)
         call = await self._interpret(asked, gateway, self._id)
-        self._model = gateway.catalogue.label(call.pool)
+        self._kind = Kind(gateway.catalogue.label(call.pool), "" if isinstance(call, Inquiry) else call.mode)
         return call
 
     async def _answer(self, call: Call, terms: Terms, receive: Receive, channel: Channel) -> End:
-        jobs = self._jobs = Jobs(call, terms, self._gateway.ledger, self._id)
+        jobs = self._jobs = Jobs(call, terms, self._gateway.ledger, self._id, self._span.trace)
         if self._closed is not None:
             jobs.close(self._closed)
         watch = asyncio.create_task(self._watch(receive))
         timer = asyncio.get_running_loop().call_at(self._deadline, self._expire)
         reservation: Reservation | None = None
         try:
-            reservation = await self._reserve(call, terms.tenant, lambda: charge.used(jobs.tickets), channel)
-            await jobs.admit()
-            answers = [
+            if self._span.is_recorded:
+                self._span.rename(f"{spans.OPERATIONS[self._endpoint]} {call.pool}")
+                self._span.set(spans.asks(call, terms))
+            admission = self._gateway.tracer.start("admission", self._span.trace, began=self._started)
+            try:
+                reservation = await self._reserve(
+                    call, terms.tenant, lambda: charge.used(jobs.tickets), channel
+                )
+                await jobs.admit()
+            finally:
+                admission.end()
+            metrics = self._gateway.metrics
+            request = Request(
+                metrics.pace(self._kind),
+                self._started,
+                self._gateway.tracer,
+                self._span.trace,
+            )
+            self._answers = answers = [
                 Answer(
                     choices := call.choices_of(number),
                     ticket,
-                    Pace(self._gateway.metrics, self._model, self._started),
+                    request,
                     is_first=choices[0] % call.n == 0,
                 )
                 for number, ticket in enumerate(jobs.tickets)

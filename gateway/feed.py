@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from uuid import uuid4
 
 import structlog
 
 from dllm_stack.background import forever
+from dllm_stack.log import of_job
 from dllm_stack.messages import Detokenize, End, Information, Question, Tokenize
 from dllm_stack.outcomes import SOON_S, ErrorCode, Outcome, Problem, RequestError, unavailable
 from dllm_stack.queue import START, PoolQueue, Position
@@ -59,6 +61,7 @@ class Feed:
             RequestError: the queue is full, has no worker, or cannot be reached.
         """
         self._tickets[ticket.job.id] = ticket
+        ticket.sent_at = time.monotonic()
         try:
             problem = await self._queue.admit(ticket.job)
         except RedisError:
@@ -131,7 +134,7 @@ class Feed:
             self._last = START
             raise
         self._last = last
-        self._read_at = now = self._loop.time()
+        self._read_at, now = self._loop.time(), time.monotonic()
         for reply in replies:
             ticket = self._tickets.get(reply.job_id)
             if reply.information is not None:
@@ -164,7 +167,7 @@ class Feed:
             finally:
                 if ticket.end is not None:
                     self._cancels.put_nowait(job_id)  # the cancel at its end may have come too early
-            log.warning("redis lost a job", pool=self._queue.pool, job=job_id, readmitted=refusal is None)
+            log.warning("redis lost a job", **of_job(ticket.job), readmitted=refusal is None)
             if refusal is None:
                 ticket.refused_at = None
             else:

@@ -9,6 +9,7 @@ from typing import cast
 
 from starlette.requests import Request
 
+from dllm_stack import tracing
 from dllm_stack.background import forever
 from dllm_stack.limits import Limiter
 from dllm_stack.outcomes import ErrorCode, Problem
@@ -33,10 +34,11 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.connections = Connections(settings.redis)
+        self.metrics = Metrics()
+        self.tracer = tracing.tracer(settings.tracing, "gateway")
+        self.connections = Connections(settings.redis, self.metrics.redis)
         self.catalogue = Catalogue(Registry(self.connections), settings.queue.heartbeat_s)
         self.ledger = Ledger(self.connections, settings)
-        self.metrics = Metrics()
         self.access = Access(settings.access, self.connections, self.ledger.id, self.metrics)
         self.limiter = Limiter(
             self.connections,
@@ -63,6 +65,7 @@ class Gateway:
             if self.access.ring is not None:
                 await self.access.ring.aclose()
             await self.connections.aclose()
+            await asyncio.to_thread(self.tracer.close)
 
 
 def gateway_of(request: Request) -> Gateway:

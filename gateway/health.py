@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dllm_stack.exposition import CONTENT_TYPE_LATEST, expose
+from dllm_stack.exposition import expose
 from dllm_stack.redis import RedisError
 from gateway.gateway import gateway_of
 from gateway.http.sse import encode_json
@@ -42,7 +42,9 @@ async def ready(request: Request) -> Response:
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    return Response(expose(gateway_of(request).metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    accept = request.headers.get("accept", "")
+    body, content_type = expose(gateway_of(request).metrics.registry, accept)
+    return Response(body, headers={"content-type": content_type})
 
 
 def _status(what: str, code: int = 200) -> Response:

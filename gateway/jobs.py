@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from dllm_stack.messages import Decoding, End, Job, Prompt
+from dllm_stack.messages import Decoding, End, Job, Prompt, Trace
 from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import Position
 from gateway.answer import Rendering
@@ -50,6 +50,11 @@ class Call:
         return len(self.prompts) * (self.n if self._draws else 1)
 
     @property
+    def mode(self) -> str:
+        """As metrics call it."""
+        return self.decoding.mode or ("default" if self.decoding.decision is None else "custom")
+
+    @property
     def _draws(self) -> bool:
         """If not, the choices for a prompt are the same answer, and one job makes it."""
         sampling = self.decoding.sampling
@@ -80,13 +85,16 @@ class Jobs:
         tickets: in the order of the call's tasks; fewer than those until all are admitted.
     """
 
-    def __init__(self, call: Call, terms: Terms, ledger: Ledger, first_id: str) -> None:
+    def __init__(
+        self, call: Call, terms: Terms, ledger: Ledger, first_id: str, trace: Trace | None = None
+    ) -> None:
         self.tickets: list[Ticket] = []
         self._call = call
         self._terms = terms
         self._gateway_id = ledger.id
         self._feed = ledger.feed(call.pool)
         self._first_id = first_id
+        self._trace = trace
         self._closed: End | None = None
         self._wake = asyncio.Event()
 
@@ -117,6 +125,8 @@ class Jobs:
                 tier=terms.tier,
                 timeout_s=max(left_s, _SHORTEST_S),
                 session=terms.session,
+                request=self._first_id if self.tickets else "",
+                trace=self._trace,
             )
             ticket = Ticket(job, self._wake.set)
             self.tickets.append(ticket)

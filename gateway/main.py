@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from dllm_stack import log as logs
 from dllm_stack.keys import KeyFile, KeyFileError
 from dllm_stack.settings import Listener, Settings
+from dllm_stack.tracing import TracingError
 from gateway.admin.app import create_app as create_admin
 from gateway.admin.server import AdminServer
 from gateway.app import create_app
@@ -43,7 +44,11 @@ def run(settings: Settings) -> None:
     except KeyFileError as error:
         print(f"access.keys: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    app = create_app(settings)
+    try:
+        app = create_app(settings)
+    except TracingError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
     gateway: Gateway = app.state.gateway
     with ExitStack() as stack:
         stack.enter_context(listener)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
+from dllm_stack.histogram import Histogram
 from dllm_stack.keys import KeyRing
 from dllm_stack.messages import End
+from dllm_stack.redis_metrics import RedisMetrics
 
 REQUEST_BUCKETS = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
@@ -18,21 +21,35 @@ TOKEN_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02,
 CHUNK_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 CHUNK_TOKEN_BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 128, 256)
 
+PARTS = ("admission", "queue", "dispatch", "prompt", "engine", "relay")
+"""Of a time to first token, in their order; see docs/metrics.md."""
 
 OTHER = "other"  # a label's value in place of those that may be too many
 MOST_TENANTS = 1000  # with series of their own
 
 
-class Metrics:
-    """`model` is a pool of the registry, or "other", so that clients cannot add series."""
+class Kind(NamedTuple):
+    """What a request is for. Clients cannot add any: see docs/metrics.md.
 
+    Attributes:
+        model: a pool of the registry, or OTHER.
+        mode: of decoding; `default` and `custom` besides those of the model; empty until it is known.
+        tier: empty until it is known.
+    """
+
+    model: str = OTHER
+    mode: str = ""
+    tier: str = ""
+
+
+class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "dllm_requests",
             "Requests by how they ended; code is empty for those completed or cancelled.",
-            ("endpoint", "model", "outcome", "code"),
+            ("endpoint", *Kind._fields, "outcome", "code"),
             registry=self.registry,
         )
         self.open_requests = Gauge(
@@ -50,29 +67,42 @@ class Metrics:
         self.request_seconds = Histogram(
             "dllm_request_seconds",
             "From a request's arrival to the last byte of its answer.",
-            ("endpoint", "model", "outcome"),
+            ("endpoint", "model", "tier", "outcome"),
             buckets=REQUEST_BUCKETS,
             registry=self.registry,
         )
-        self.time_to_first_token = self._of_model(
+        self.time_to_first_token = self._of_kind(
             "dllm_time_to_first_token_seconds",
-            "From a request's arrival to its first committed block.",
+            "From a request's arrival to its first committed block, about to be sent if it is streamed.",
             REQUEST_BUCKETS,
         )
-        self.inter_token_latency = self._of_model(
+        self.first_token_part = Histogram(
+            "dllm_time_to_first_token_part_seconds",
+            "The parts of each time to first token, which add up to it.",
+            ("model", "part"),
+            buckets=REQUEST_BUCKETS,
+            registry=self.registry,
+        )
+        self.inter_token_latency = self._of_kind(
             "dllm_inter_token_latency_seconds",
             "Time between tokens: k tokens that come together after d seconds count as k times d/k.",
             TOKEN_BUCKETS,
         )
-        self.time_per_output_token = self._of_model(
+        self.time_per_output_token = self._of_kind(
             "dllm_time_per_output_token_seconds",
             "Time from the first block to the last, divided by the tokens after the first one.",
             TOKEN_BUCKETS,
         )
-        self.inter_chunk = self._of_model(
+        self.inter_chunk = self._of_kind(
             "dllm_inter_chunk_seconds", "Time between two blocks of an answer.", CHUNK_BUCKETS
         )
-        self.chunk_tokens = self._of_model("dllm_chunk_tokens", "Tokens of one block.", CHUNK_TOKEN_BUCKETS)
+        self.chunk_tokens = self._of_kind("dllm_chunk_tokens", "Tokens of one block.", CHUNK_TOKEN_BUCKETS)
+        self.prompt_tokens = Counter(
+            "dllm_prompt_tokens",
+            "Tokens of the prompts to which there is an answer, or the beginning of one.",
+            Kind._fields,
+            registry=self.registry,
+        )
         self.refused_access = Counter(
             "dllm_access_refused",
             "Requests refused for their API key, or for what its tenant may do, by why.",
@@ -103,6 +133,9 @@ class Metrics:
         self._keys_broken = self._of_keys(
             "dllm_access_file_broken", "1: the key file cannot be used, and what it said before goes on."
         )
+        self.redis = RedisMetrics(self.registry)
+        self._paces: dict[Kind, PaceSeries] = {}
+        self._ends: dict[tuple[str, ...], EndSeries] = {}
 
     def watch(self, ring: KeyRing) -> None:
         """Tells of API keys from now on."""
@@ -114,14 +147,26 @@ class Metrics:
     def _of_keys(self, name: str, help_text: str) -> Gauge:
         return Gauge(name, help_text, registry=self.registry)
 
-    def _of_model(self, name: str, help_text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(name, help_text, ("model",), buckets=buckets, registry=self.registry)
+    def _of_kind(self, name: str, help_text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, help_text, Kind._fields, buckets=buckets, registry=self.registry)
 
-    def count(self, endpoint: str, model: str, end: End, seconds: float) -> None:
+    def count(self, endpoint: str, kind: Kind, end: End, seconds: float, trace_id: str | None = None) -> None:
         """Counts a request that has ended."""
         code = end.problem.code if end.problem else ""
-        self.requests.labels(endpoint, model, end.outcome, code).inc()
-        self.request_seconds.labels(endpoint, model, end.outcome).observe(seconds)
+        key = (endpoint, *kind, end.outcome, code)
+        series = self._ends.get(key)
+        if series is None:
+            series = self._ends[key] = EndSeries(
+                self.requests.labels(*key),
+                self.request_seconds.labels(endpoint, kind.model, kind.tier, end.outcome),
+            )
+        series.requests.inc()
+        series.seconds.add(seconds, trace_id=trace_id)
+
+    def pace(self, kind: Kind) -> PaceSeries:
+        if kind not in self._paces:
+            self._paces[kind] = PaceSeries(self, kind)
+        return self._paces[kind]
 
     def count_tenant(self, name: str, end: End, tokens: int) -> None:
         """Counts a request that has ended, for a tenant that has a key."""
@@ -132,37 +177,19 @@ class Metrics:
         self._tenant_tokens.labels(label).inc(tokens)
 
 
-class Pace:
-    """The speed of one answer, measured as its blocks arrive at the gateway."""
+class EndSeries(NamedTuple):
+    requests: Counter
+    seconds: Histogram
 
-    def __init__(self, metrics: Metrics, model: str, started: float) -> None:
-        """`started`: loop time of the request's arrival."""
-        self._ttft = metrics.time_to_first_token.labels(model)
-        self._itl = metrics.inter_token_latency.labels(model)
-        self._tpot = metrics.time_per_output_token.labels(model)
-        self._gap = metrics.inter_chunk.labels(model)
-        self._chunk_tokens = metrics.chunk_tokens.labels(model)
-        self._started = started
-        self._first = self._last = started
-        self._chunks = 0
-        self._tokens = 0
 
-    def chunk(self, tokens: int, at: float) -> None:
-        if tokens == 0:
-            return
-        if self._chunks == 0:
-            self._first = at
-            self._ttft.observe(at - self._started)
-        else:
-            gap = at - self._last
-            self._gap.observe(gap)
-            for _ in range(tokens):
-                self._itl.observe(gap / tokens)
-        self._chunk_tokens.observe(tokens)
-        self._chunks += 1
-        self._tokens += tokens
-        self._last = at
+class PaceSeries:
+    """What an answer of one kind is measured by, looked up once a request."""
 
-    def finish(self) -> None:
-        if self._chunks > 1:
-            self._tpot.observe((self._last - self._first) / (self._tokens - 1))
+    def __init__(self, metrics: Metrics, kind: Kind) -> None:
+        self.ttft = metrics.time_to_first_token.labels(*kind)
+        self.parts = [metrics.first_token_part.labels(kind.model, part) for part in PARTS]
+        self.itl = metrics.inter_token_latency.labels(*kind)
+        self.tpot = metrics.time_per_output_token.labels(*kind)
+        self.gap = metrics.inter_chunk.labels(*kind)
+        self.chunk_tokens = metrics.chunk_tokens.labels(*kind)
+        self.prompt_tokens = metrics.prompt_tokens.labels(*kind)

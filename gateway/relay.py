@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from dllm_stack.messages import End
 from dllm_stack.outcomes import Outcome
 from gateway.answer import Answer, Rendering
@@ -26,7 +28,7 @@ async def collect(jobs: Jobs, answers: list[Answer], rendering: Rendering, chann
         await jobs.change()
     for answer in answers:
         for arrival in answer.ticket.take():
-            answer.add(arrival)
+            answer.add(arrival, arrival.at)
         answer.finish()
     await send(rendering.document(answers), channel)
     return COMPLETED
@@ -59,7 +61,7 @@ async def stream(
             return failure
         for answer, arrivals, _ in news:
             for arrival in arrivals:
-                answer.add(arrival)
+                answer.add(arrival, time.monotonic())
                 await events.add(rendering.block(answer, arrival.block))
         if failure is not None:
             await events.flush()

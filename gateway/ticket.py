@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dllm_stack.messages import Block, Committed, End, Job, Place, Reply
+from dllm_stack.messages import Block, Committed, End, Job, Passed, Place, Reply
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from dllm_stack.work import NONE
 
 
 class Arrival(NamedTuple):
     block: Block
-    at: float  # loop time, seconds
+    at: float  # monotonic seconds
+    passed: Passed | None = None
 
 
 class Ticket:
@@ -28,6 +29,7 @@ class Ticket:
         attempt: the highest attempt that there has been, as far as is known; 0 before any.
         end: how the job ended; None while it is open.
         settled: the queue has ended the job, so there is nothing to cancel there.
+        sent_at: when it was sent to be admitted, in monotonic seconds.
         admitted_at: loop time of the admission; None before it.
         prompt_tokens: as told with the last block; 0 before any.
         refused_at: loop time since when a queue that lost the job does not take it back; None: it has it.
@@ -38,6 +40,7 @@ class Ticket:
         self.attempt = 0
         self.end: End | None = None
         self.settled = False
+        self.sent_at = 0.0
         self.admitted_at: float | None = None
         self.refused_at: float | None = None
         self.prompt_tokens = 0
@@ -90,7 +93,7 @@ class Ticket:
                 self._token_ids += rest.token_ids
                 self._text += rest.text
                 self.prompt_tokens = rest.prompt_tokens
-                self._arrivals.append(Arrival(rest, at))
+                self._arrivals.append(Arrival(rest, at, reply.passed))
         if reply.end is None or reply.end.outcome is not Outcome.COMPLETED:
             return True
         return _end_of(reply) == Place(len(self._token_ids), len(self._text))

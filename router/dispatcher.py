@@ -6,23 +6,32 @@ Any number of routers may do this for the same pool: each step is one atomic scr
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import NoReturn
 
 import structlog
 
 from dllm_stack.background import forever
-from dllm_stack.queue import PoolQueue
+from dllm_stack.queue import Dispatched, PoolQueue
+from dllm_stack.tracing import OFF, Tracer
 from router.metrics import RouterMetrics
 
 log = structlog.get_logger()
 
+_FATES = ("requeued", "failed", "cancelled")
+
 
 class Dispatcher:
-    def __init__(self, queue: PoolQueue, metrics: RouterMetrics) -> None:
+    def __init__(self, queue: PoolQueue, metrics: RouterMetrics, tracer: Tracer = OFF) -> None:
         self._queue = queue
         self._metrics = metrics
+        self._tracer = tracer
 
     async def run(self) -> NoReturn:
+        # Prometheus takes no note of the first count of a series that begins with it.
+        for fate in _FATES:
+            self._metrics.reclaimed.labels(self._queue.pool, fate)
+        self._metrics.orphans.labels(self._queue.pool)
         async with asyncio.TaskGroup() as group:
             group.create_task(forever(self._dispatch, pool=self._queue.pool))
             group.create_task(forever(self._reclaim, pool=self._queue.pool))
@@ -30,9 +39,13 @@ class Dispatcher:
 
     async def _dispatch(self) -> None:
         for dispatched in await self._queue.dispatch():
-            self._metrics.wait.labels(self._queue.pool, dispatched.tier).observe(dispatched.waited_s)
+            self._metrics.dispatched(self._queue.pool, dispatched)
+            if dispatched.trace is not None:
+                self._trace(dispatched)
             log.debug(
                 "dispatched",
+                request=dispatched.request_id,
+                trace=dispatched.trace and dispatched.trace.id,
                 job=dispatched.job_id,
                 tier=dispatched.tier,
                 worker=dispatched.worker,
@@ -41,6 +54,15 @@ class Dispatcher:
                 committed=dispatched.committed,
             )
         await self._queue.wait()
+
+    def _trace(self, dispatched: Dispatched) -> None:
+        """How long it has waited is Redis' word; when that was, this clock's."""
+        self._tracer.start(
+            "queue",
+            dispatched.trace,
+            attributes={"dllm.tier": dispatched.tier.value, "dllm.attempt": dispatched.attempt},
+            began=time.monotonic() - dispatched.waited_s,
+        ).end()
 
     async def _reclaim(self) -> None:
         pool = self._queue.pool

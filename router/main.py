@@ -13,10 +13,12 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from dllm_stack import log as logs
+from dllm_stack import tracing
 from dllm_stack.probes import Probes
 from dllm_stack.queue import PoolQueue, Registry
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import Settings
+from dllm_stack.tracing import TracingError
 from router.dispatcher import Dispatcher
 from router.metrics import RouterMetrics
 
@@ -28,10 +30,11 @@ _NEW_POOLS_EVERY_S = 0.5
 class Router:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._connections = Connections(settings.redis)
-        self._registry = Registry(self._connections)
         self._prometheus = CollectorRegistry()
         self._metrics = RouterMetrics(self._prometheus)
+        self._tracer = tracing.tracer(settings.tracing, "router")
+        self._connections = Connections(settings.redis, self._metrics.redis)
+        self._registry = Registry(self._connections)
         self._queues: dict[str, PoolQueue] = {}
         self._sees_redis = False
 
@@ -44,6 +47,7 @@ class Router:
         router = self._settings.router
         probes = Probes(router.host, router.port, self._prometheus, ready=self._readiness)
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.push_async_callback(self._connections.aclose)
             try:
                 await stack.enter_async_context(probes)
@@ -85,7 +89,7 @@ class Router:
                         queue = self._queues[pool] = PoolQueue(
                             self._connections, pool, self._settings.queue, self._settings.router
                         )
-                        group.create_task(Dispatcher(queue, self._metrics).run())
+                        group.create_task(Dispatcher(queue, self._metrics, self._tracer).run())
                 self._sees_redis = True
             except RedisError:
                 self._sees_redis = False
@@ -112,7 +116,7 @@ def run(settings: Settings) -> None:
     logs.configure(settings, "router")
     try:
         asyncio.run(_until_signalled(Router(settings)))
-    except CannotStart as reason:
+    except (CannotStart, TracingError) as reason:
         print(reason, file=sys.stderr)
         raise SystemExit(2) from None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from dllm_stack.queue import Depth
+from dllm_stack.histogram import Histogram
+from dllm_stack.queue import Depth, Dispatched
+from dllm_stack.redis_metrics import RedisMetrics
 
 _WAIT_BUCKETS_S = (
     0.001,
@@ -55,7 +57,7 @@ class RouterMetrics:
         )
         self._paused = gauge("dllm_pool_paused", "1: by order, no job is dispatched.")
         self._draining = gauge("dllm_pool_draining", "1: by order, no new job is taken.")
-        self.wait = Histogram(
+        self._wait = Histogram(
             "dllm_queue_wait_seconds",
             "From admission to dispatch; a job that came back counts again, from its admission.",
             ["pool", "tier"],
@@ -77,6 +79,16 @@ class RouterMetrics:
         self._continued = counter(
             "dllm_queue_continued_total", "Dispatches of a job with a part of its answer made before."
         )
+
+        self.redis = RedisMetrics(registry)
+        self._waits: dict[tuple[str, str], Histogram] = {}
+
+    def dispatched(self, pool: str, job: Dispatched) -> None:
+        key = pool, job.tier
+        if key not in self._waits:
+            self._waits[key] = self._wait.labels(*key)
+        sampled = job.trace is not None and job.trace.is_sampled
+        self._waits[key].add(job.waited_s, trace_id=job.trace.id if job.trace and sampled else None)
 
     def set_depth(self, pool: str, depth: Depth) -> None:
         for tier, of_tier in depth.tiers.items():

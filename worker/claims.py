@@ -8,7 +8,8 @@ from typing import NoReturn
 
 import structlog
 
-from dllm_stack.messages import Cancel, Claim, Command, ModelCard, Question, WorkerCard
+from dllm_stack.log import of_job
+from dllm_stack.messages import Cancel, Claim, Command, Job, ModelCard, Question, WorkerCard
 from dllm_stack.queue import START, PoolQueue, Registry
 from dllm_stack.redis import RedisError
 from worker.metrics import WorkerMetrics
@@ -160,14 +161,16 @@ class Claims:
                 if self.draining:
                     run.give_back()
                 self._runs[key] = run
-                self._tasks[key] = asyncio.create_task(self._execute(key, run))
+                self._tasks[key] = asyncio.create_task(self._execute(job, attempt, run))
                 self._metrics.busy.set(self.busy)
 
-    async def _execute(self, key: Key, run: Run) -> None:
+    async def _execute(self, job: Job, attempt: int, run: Run) -> None:
+        key = job.id, attempt
+        structlog.contextvars.bind_contextvars(**of_job(job), attempt=attempt)
         try:
             outcome = await run.execute()
             self._metrics.ran(outcome)
-            log.debug("run ended", job=key[0], attempt=key[1], outcome=outcome)
+            log.debug("run ended", outcome=outcome)
         finally:
             del self._runs[key], self._tasks[key]
             self._metrics.busy.set(self.busy)

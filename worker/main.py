@@ -17,15 +17,17 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from dllm_stack import log as logs
+from dllm_stack import tracing
 from dllm_stack.messages import ModelCard
 from dllm_stack.probes import Probes
 from dllm_stack.queue import PoolQueue, Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
+from dllm_stack.tracing import TracingError
 from worker import plan as plans
 from worker.claims import Claims
 from worker.engine.supervisor import Engine, EngineGivenUp
-from worker.metrics import WorkerMetrics
+from worker.metrics import ATTACHED, WorkerMetrics
 from worker.plan import Plan, Refusal
 from worker.questions import Questions
 from worker.run import Runner
@@ -38,9 +40,11 @@ class Worker:
         self.id = uuid.uuid4().hex
         self._settings = settings.worker
         self._plan = plan
-        self._connections = Connections(settings.redis)
         self._prometheus = CollectorRegistry()
-        metrics = WorkerMetrics(self._prometheus, plan.model.name)
+        profile = ATTACHED if settings.worker.engine_url else Path(settings.worker.profile).stem
+        metrics = WorkerMetrics(self._prometheus, plan.model.name, profile)
+        self._tracer = tracing.tracer(settings.tracing, "worker")
+        self._connections = Connections(settings.redis, metrics.redis)
         queue = PoolQueue(self._connections, plan.model.name, settings.queue)
         self._engine = Engine(
             lambda: plan.start(run_dir), plan.check, settings.worker, metrics, self._engine_changed
@@ -57,6 +61,7 @@ class Worker:
             stall_s,
             follow,
             plan.decisions,
+            self._tracer,
         )
         self._claims = Claims(
             self.id,
@@ -69,6 +74,7 @@ class Worker:
             ask=Questions(self.id, queue, plan.renderer, lambda: self._state()[2].context_length).take,
             pod=settings.worker.pod,
         )
+        metrics.silence.set_function(lambda: self._engine.silent_s if self._claims.busy else 0.0)
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         """Runs until `stop`, then drains; `hurry` cuts that short.
@@ -77,8 +83,15 @@ class Worker:
             Refusal: its port is taken.
             EngineGivenUp
         """
-        probes = Probes(self._settings.host, self._settings.port, self._prometheus, ready=self._readiness)
+        probes = Probes(
+            self._settings.host,
+            self._settings.port,
+            self._prometheus,
+            ready=self._readiness,
+            more_metrics=self._engine.own_metrics,
+        )
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(asyncio.to_thread, self._tracer.close)
             stack.push_async_callback(self._connections.aclose)
             try:
                 await stack.enter_async_context(probes)
@@ -133,7 +146,7 @@ def run(settings: Settings) -> None:
         plan = plans.make(settings.worker, created=int(time.time()))
         with tempfile.TemporaryDirectory(prefix="dllm-worker-", ignore_cleanup_errors=True) as run_dir:
             asyncio.run(_until_signalled(settings, plan, Path(run_dir)))
-    except Refusal as refusal:
+    except (Refusal, TracingError) as refusal:
         print(refusal, file=sys.stderr)
         raise SystemExit(2) from None
     except EngineGivenUp as given_up:

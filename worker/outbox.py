@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dllm_stack.messages import Block, Committed, Place, TokenLogprob, Work
+from dllm_stack.messages import Block, Committed, Place, TokenLogprob, Took, Work
 from dllm_stack.work import NONE
 
 
@@ -24,11 +24,16 @@ class Outbox:
         self._text = ""  # behind the last block; it goes with the next
 
     def add(
-        self, token_ids: list[int], text: str, work: Work = NONE, logprobs: Sequence[TokenLogprob] = ()
+        self,
+        token_ids: list[int],
+        text: str,
+        work: Work = NONE,
+        logprobs: Sequence[TokenLogprob] = (),
+        took: Took | None = None,
     ) -> None:
         self._text += text
         if token_ids:
-            self._blocks[self.end.tokens] = self.end, self._block(token_ids, work, logprobs)
+            self._blocks[self.end.tokens] = self.end, self._block(token_ids, work, logprobs, took)
             self.end = Place(self.end.tokens + len(token_ids), self.end.characters + len(self._text))
             self._text = ""
 
@@ -42,11 +47,18 @@ class Outbox:
             return self.end, self._block([], NONE)
         return self._blocks[tokens]
 
-    def _block(self, token_ids: list[int], work: Work, logprobs: Sequence[TokenLogprob] = ()) -> Block:
+    def _block(
+        self,
+        token_ids: list[int],
+        work: Work,
+        logprobs: Sequence[TokenLogprob] = (),
+        took: Took | None = None,
+    ) -> Block:
         return Block(
             text=self._text,
             token_ids=token_ids,
             prompt_tokens=self.prompt_tokens,
             work=work,
             logprobs=list(logprobs),
+            took=took,
         )

@@ -14,12 +14,14 @@ from dllm_stack.messages import Claim, End, Place, TokenLogprob
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import RedisError
+from dllm_stack.tracing import OFF, Tracer
 from worker.autoregression import decoding_of, goes_on, told
 from worker.decisions import ONE_WAY, Decisions
 from worker.engine.client import EngineFault, EngineRefusal, Finish, Generation, Progress
 from worker.engine.supervisor import Engine
 from worker.metrics import WorkerMetrics
 from worker.outbox import Outbox
+from worker.pace import Pace
 from worker.prompt import Renderer, answer_room, whole_blocks
 from worker.refusal import refused_by_engine
 from worker.transcript import Diverged, Piece, Transcript
@@ -69,6 +71,7 @@ class Runner:
     stall_s: float
     blocks_follow_prompt: bool = False
     decisions: Decisions = ONE_WAY
+    tracer: Tracer = OFF
 
     def run(self, claim: Claim) -> Run:
         return Run(self, claim)
@@ -84,6 +87,7 @@ class Run:
         self._committed = claim.committed
         self._outbox = Outbox(claim.committed)
         self._sent = self._outbox.end.tokens  # as far as Redis has said
+        self._pace = Pace(runner.metrics, runner.tracer, claim)
         self._interrupted: asyncio.Future[End | GiveBack] = asyncio.get_running_loop().create_future()
 
     def cancel(self) -> None:
@@ -105,6 +109,11 @@ class Run:
             How: an Outcome, or `requeued`, or `fenced`.
         """
         verdict = await self._verdict()
+        how = await self._end(verdict)
+        self._pace.end(how)
+        return how
+
+    async def _end(self, verdict: End | GiveBack) -> str:
         if isinstance(verdict, GiveBack):
             runner, counts = self._runner, verdict.counts
             return await _once_redis_answers(
@@ -137,7 +146,7 @@ class Run:
             self._runner.engine.suspect(str(fault))
             return GiveBack(counts=True)
         except Exception:
-            log.exception("run failed", job=self._job.id, attempt=self._attempt)
+            log.exception("run failed")
             problem = Problem(ErrorCode.INTERNAL_ERROR, "The worker failed on this request.")
             return End(outcome=Outcome.FAILED, problem=problem)
 
@@ -162,10 +171,11 @@ class Run:
                 return _refused(_DRAWN)
         transcript = Transcript(runner.renderer.decode, prompt, job.decoding.stop, self._committed, kept)
         self._outbox.prompt_tokens = len(prompt)
+        trace = self._pace.asks(len(prompt))
         try:
             async with asyncio.timeout(runner.stall_s):
                 generation = await runner.engine.generate(
-                    prompt + committed[:kept], room - kept, decoding, options
+                    prompt + committed[:kept], room - kept, decoding, options, trace
                 )
         except TimeoutError:
             return self._stalled()
@@ -173,7 +183,7 @@ class Run:
             return await self._relay(generation, transcript)
         except TimeoutError:
             if await generation.stop():
-                log.warning("request stalled", job=job.id, attempt=self._attempt)
+                log.warning("request stalled")
                 return GiveBack(counts=True)
             return self._stalled()
         finally:
@@ -192,12 +202,11 @@ class Run:
                 try:
                     piece = transcript.read(block.token_ids, block.finish, block.work)
                 except Diverged as diverged:
-                    log.error("answer diverged", job=self._job.id, attempt=self._attempt, how=str(diverged))
+                    log.error("answer diverged", how=str(diverged))
                     return _refused(_DIVERGED)
                 logprobs = self._logprobs(block, piece) if block.logprobs else []
-                outbox.add(piece.token_ids, piece.text, piece.work, logprobs)
-                if piece.token_ids:
-                    metrics.committed(len(piece.token_ids), piece.work)
+                took = self._pace.add(piece) if piece.token_ids else None
+                outbox.add(piece.token_ids, piece.text, piece.work, logprobs, took)
                 if piece.ending is not None:
                     # Of an answer that was begun elsewhere, the engine took a part for its prompt.
                     cached = min(progress.cached_tokens, outbox.prompt_tokens)

@@ -178,7 +178,7 @@ class KeyStore:
             flags = "" if name in _TAKE_MEMORY else _WHEN_MEMORY_IS_FULL
             text = flags + _text("lib/directory") + _text(name)
             self._ready[name] = self._connections.commands.register_script(text)
-        async with self._connections.limit():
+        async with self._connections.limit(f"keys_{name}"):
             return await self._ready[name](keys=[_PREFIX], args=args)
 
 

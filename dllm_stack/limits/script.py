@@ -35,7 +35,7 @@ class Scripts:
         """Raises `RedisError` when Redis does not answer in time; the script may have run all the same."""
         if name not in self._ready:
             self._ready[name] = self._connections.commands.register_script(self.text(name))
-        async with self._connections.limit():
+        async with self._connections.limit(name):
             return await self._ready[name](keys=[prefix(tenant)], args=args)
 
     def text(self, name: str) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dllm_stack.messages import Tier, WorkerCard
+from dllm_stack.messages import Tier, Trace, WorkerCard
 
 UNREADABLE = "unreadable"
 
@@ -18,6 +18,8 @@ class Dispatched(msgspec.Struct, frozen=True):
     attempt: int
     waited_s: float
     committed: int  # tokens of the answer that an earlier attempt has made
+    request_id: str
+    trace: Trace | None  # without a state, which only the job has
 
 
 class Reclaimed(msgspec.Struct, frozen=True):

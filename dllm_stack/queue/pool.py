@@ -20,6 +20,7 @@ from dllm_stack.messages import (
     Question,
     Reply,
     Tier,
+    Trace,
     WorkerCard,
     encode,
 )
@@ -98,6 +99,8 @@ class PoolQueue(Inspection, Orders):
             tier.max_waiting_bytes or 0,
             tenant.max_waiting_jobs or 0,
             tenant.max_waiting_bytes or 0,
+            job.request,
+            job.trace.parent if job.trace else "",
         )
         match verdict:
             case [b"ok"]:
@@ -151,16 +154,25 @@ class PoolQueue(Inspection, Orders):
 
     async def wait(self) -> None:
         """Returns when there may be something to dispatch, or after BLOCK_S."""
-        async with self._connections.limit(block_s=BLOCK_S):
+        async with self._connections.limit("wait", block_s=BLOCK_S):
             await self._connections.blocking.blpop([self._prefix + "wake"], timeout=BLOCK_S)
 
     async def dispatch(self) -> list[Dispatched]:
         """Hands waiting jobs to free slots, DISPATCH_AT_MOST in one call; `wait` then returns at once."""
         return [
             Dispatched(
-                job.decode(), Tier(tier.decode()), worker.decode(), attempt, waited_ms / 1000, committed
+                job.decode(),
+                Tier(tier.decode()),
+                worker.decode(),
+                attempt,
+                waited_us / 1e6,
+                committed,
+                request.decode() or job.decode(),
+                Trace(trace.decode()) if trace else None,
             )
-            for job, tier, worker, attempt, waited_ms, committed in await self._run("dispatch")
+            for job, tier, worker, attempt, waited_us, committed, request, trace in await self._run(
+                "dispatch"
+            )
         ]
 
     async def reclaim(self) -> Reclaimed:
@@ -293,7 +305,7 @@ class PoolQueue(Inspection, Orders):
 
     async def _read(self, stream: str, after: str) -> tuple[str, list[dict[bytes, bytes]]]:
         key, block_ms = self._prefix + stream, int(BLOCK_S * 1000)
-        async with self._connections.limit(block_s=BLOCK_S):
+        async with self._connections.limit("read", block_s=BLOCK_S):
             found: Any = await self._connections.blocking.xread({key: after}, block=block_ms)
         if not found:
             return after, []

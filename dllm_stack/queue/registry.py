@@ -26,13 +26,14 @@ class Registry:
         self._connections = connections
 
     async def publish(self, pool: str, card: ModelCard | None) -> None:
-        async with self._connections.limit(), self._connections.commands.pipeline(transaction=False) as pipe:
+        commands = self._connections.commands
+        async with self._connections.limit("registry"), commands.pipeline(transaction=False) as pipe:
             pipe.hset(_KEY, pool, encode(card))
             pipe.expire(_KEY, _TTL_S)
             await pipe.execute()
 
     async def pools(self) -> dict[str, ModelCard | None]:
-        async with self._connections.limit():
+        async with self._connections.limit("registry"):
             found: Any = await self._connections.commands.hgetall(_KEY)
         return {pool.decode(errors="replace"): _card(entry) for pool, entry in found.items()}
 

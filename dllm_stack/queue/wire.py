@@ -15,6 +15,7 @@ from dllm_stack.messages import (
     End,
     Information,
     Job,
+    Passed,
     Place,
     Question,
     Reply,
@@ -73,7 +74,14 @@ def reply(pool: str, fields: dict[bytes, bytes]) -> Reply:
         block=body.block,
         end=body.end,
         information=body.information,
+        passed=_passed(fields),
     )
+
+
+def _passed(fields: dict[bytes, bytes]) -> Passed | None:
+    if b"running" not in fields:
+        return None
+    return Passed(int(fields[b"waiting"]) / 1e6, int(fields[b"running"]) / 1e6)
 
 
 def command(fields: dict[bytes, bytes]) -> Command | None:

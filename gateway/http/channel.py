@@ -16,6 +16,7 @@ class Channel:
 
     Attributes:
         started: status and headers are sent.
+        status: of HTTP, once it is sent.
         give_up_at: loop time from which a send that cannot proceed is abandoned.
         headers: of every answer, whatever it is.
         before_end: is awaited before the last of the answer is sent.
@@ -23,6 +24,7 @@ class Channel:
 
     def __init__(self, send: Send, request_id: str, give_up_at: float) -> None:
         self.started = False
+        self.status: int | None = None
         self.give_up_at = give_up_at
         self.headers = {"x-request-id": request_id}
         self.before_end: Callable[[], Awaitable[None]] | None = None
@@ -30,7 +32,7 @@ class Channel:
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
         """Every method raises ClientGone when the client has not read until `give_up_at`."""
-        self.started = True
+        self.started, self.status = True, status
         raw = Headers({**headers, **self.headers}).raw
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 

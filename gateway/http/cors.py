@@ -13,6 +13,7 @@ from dllm_stack.limits import EXPOSED_HEADERS
 from dllm_stack.outcomes import ErrorCode, Problem
 from gateway.http.errors import error_response
 from gateway.http.request_id import HEADER
+from gateway.spans import RESPONSE_HEADER
 
 MAX_AGE_S = 600  # what a browser may remember of it
 
@@ -26,7 +27,7 @@ class Cors(CORSMiddleware):
             allow_origins=origins,
             allow_methods=("GET", "POST"),
             allow_headers=("*",),
-            expose_headers=(HEADER, *EXPOSED_HEADERS),
+            expose_headers=(HEADER, RESPONSE_HEADER, *EXPOSED_HEADERS),
             max_age=MAX_AGE_S,
         )
 

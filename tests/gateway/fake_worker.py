@@ -27,6 +27,7 @@ from dllm_stack.messages import (
     Question,
     TextPrompt,
     Tokenize,
+    Took,
     Work,
     WorkerCard,
 )
@@ -55,14 +56,16 @@ class Run:
         self.cancelled = asyncio.Event()
         self._worker = worker
 
-    def block(self, text: str, tokens: int = 1, work: Work = NONE) -> Block:
+    def block(self, text: str, tokens: int = 1, work: Work = NONE, took: Took | None = None) -> Block:
         """Its token ids count those of the answer, from 0."""
         ids = list(range(self.place.tokens, self.place.tokens + tokens))
-        return Block(text=text, token_ids=ids, prompt_tokens=PROMPT_TOKENS, work=work)
+        return Block(text=text, token_ids=ids, prompt_tokens=PROMPT_TOKENS, work=work, took=took)
 
-    async def commit(self, text: str, tokens: int = 1, work: Work = NONE) -> Committal:
+    async def commit(
+        self, text: str, tokens: int = 1, work: Work = NONE, took: Took | None = None
+    ) -> Committal:
         """Sends the next block."""
-        block = self.block(text, tokens, work)
+        block = self.block(text, tokens, work, took)
         committal = await self._send(self.place, block)
         self.place = Place(self.place.tokens + tokens, self.place.characters + len(text))
         return committal

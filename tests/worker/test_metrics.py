@@ -10,13 +10,13 @@ from worker.metrics import WorkerMetrics
 
 def test_blocks_and_what_they_cost() -> None:
     registry = CollectorRegistry()
-    metrics = WorkerMetrics(registry, "tiny")
+    metrics = WorkerMetrics(registry, "tiny", "h200-8x")
     metrics.committed(32, Work(forwards=8, steps=7, edits=2))
     metrics.committed(16, Work(forwards=16, steps=16))
     metrics.committed(32, Work())  # an engine that does not tell
 
     def value(name: str, **labels: str) -> float | None:
-        return registry.get_sample_value(name, {"pool": "tiny", **labels})
+        return registry.get_sample_value(name, {"pool": "tiny", "profile": "h200-8x", **labels})
 
     assert value("dllm_engine_committed_blocks_total") == 3
     assert value("dllm_engine_committed_tokens_total") == 80

@@ -15,7 +15,8 @@ import aiohttp
 import msgspec
 
 from dllm_stack.decoding import EngineOptions
-from dllm_stack.messages import Decoding
+from dllm_stack.messages import Decoding, Trace
+from dllm_stack.tracing import written
 from worker.engine import ask
 from worker.engine.generation import EngineFault, EngineRefusal, Generation, Progress, error_of
 from worker.engine.wire import Finish, Models, ServerInfo
@@ -23,6 +24,7 @@ from worker.prompt import Limits
 
 _CALL_S = 10.0  # limit of a call that the HTTP server answers by itself
 _CONNECT_S = 5.0
+_METRICS_S = 2.0  # less than a scrape takes at most
 # uvicorn closes an idle connection after 5 s; one that we reuse must not be about to close.
 _KEEP_ALIVE_S = 2.0
 # SGLang ends a request at its context length less 2 (srt/managers/scheduler.py, init_req_max_new_tokens).
@@ -41,6 +43,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     streams_deltas: bool  # events carry what is new instead of all so far
     deterministic: bool = False  # it draws by seeds, and then not with min_p
     capabilities: list[str] | None = None  # of an autoregressive engine, once it has been asked
+    gpus: int = 0  # that it computes on
     prefill_fallback: str | None = (
         None  # why prompts are computed one block a round, though more was asked for
     )
@@ -110,6 +113,7 @@ class EngineClient:
             attention_backend=server.attention_backend,
             streams_deltas=server.incremental_streaming_output,
             deterministic=server.enable_deterministic_inference,
+            gpus=0 if server.device == "cpu" else server.tp_size,
             prefill_fallback=next((reason for state in states if (reason := state.fallback)), None),
         )
 
@@ -119,11 +123,13 @@ class EngineClient:
         max_tokens: int,
         decoding: Decoding,
         options: EngineOptions = ask.AS_IT_DOES,
+        trace: Trace | None = None,
     ) -> Generation:
         """Starts a generation.
 
         Args:
             options: what `decoding` chooses; only an engine that decodes per request knows them.
+            trace: what the engine's own spans belong to, if it has any.
 
         Raises:
             EngineFault, EngineRefusal
@@ -131,7 +137,7 @@ class EngineClient:
         rid = uuid.uuid4().hex  # fresh each time: SGLang refuses one it has just seen, and aborts by prefix
         body = ask.body(rid, token_ids, max_tokens, decoding, options, autoregressive=self._autoregressive)
         with self._reaching():
-            response = await self._session.post("/generate", json=body)
+            response = await self._session.post("/generate", json=body, headers=written(trace))
         if response.status != 200:
             raise await error_of(response)
         generation = Generation(self, rid, response, deltas=self._streams_deltas, merge=self._autoregressive)
@@ -153,6 +159,12 @@ class EngineClient:
             yield
         except (aiohttp.ClientError, TimeoutError) as error:
             raise EngineFault(f"The engine cannot be reached: {error!r}") from error
+
+    async def metrics(self) -> bytes:
+        """Its own, in Prometheus' text. Raises EngineFault."""
+        with self._reaching():
+            async with asyncio.timeout(_METRICS_S), self._session.get("/metrics") as response:
+                return await response.read() if response.status == 200 else b""
 
     async def _is_ok(self, path: str, within_s: float) -> bool:
         try:

@@ -11,10 +11,11 @@ import structlog
 from msgspec.structs import replace
 
 from dllm_stack.decoding import EngineOptions
-from dllm_stack.messages import Decoding
+from dllm_stack.messages import Decoding, Trace
 from dllm_stack.settings import WorkerSettings
 from worker.engine.capabilities import Examination
 from worker.engine.client import EngineClient, EngineFault, EngineInfo, EngineRefusal, Generation
+from worker.engine.exposition import one_series
 from worker.metrics import WorkerMetrics
 
 log = structlog.get_logger()
@@ -85,12 +86,29 @@ class Engine:
         return self._client is not None and not self._suspected.is_set()
 
     async def generate(
-        self, token_ids: list[int], max_tokens: int, decoding: Decoding, options: EngineOptions
+        self,
+        token_ids: list[int],
+        max_tokens: int,
+        decoding: Decoding,
+        options: EngineOptions,
+        trace: Trace | None = None,
     ) -> Generation:
         """Raises EngineFault, EngineRefusal."""
         if self._client is None:
             raise EngineFault("The engine is not loaded.")
-        return await self._client.generate(token_ids, max_tokens, decoding, options)
+        return await self._client.generate(token_ids, max_tokens, decoding, options, trace)
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since its last sign of life; 0 while it is not loaded."""
+        return self._client.quiet_s if self._client is not None else 0.0
+
+    async def own_metrics(self) -> bytes:
+        """What the engine itself measures, in Prometheus' text; nothing while it does not say."""
+        try:
+            return b"" if self._client is None else one_series(await self._client.metrics())
+        except EngineFault:
+            return b""
 
     def suspect(self, reason: str) -> None:
         """A request failed: take no more until the engine has shown that it works."""
@@ -155,6 +173,7 @@ class Engine:
                 self._metrics.prefill_fallback.set(self.info.prefill_fallback is not None)
                 if self.info.prefill_fallback is not None:
                     log.warning("prompts are computed one block a round", reason=self.info.prefill_fallback)
+                self._metrics.is_engine(self.info.algorithm, self.info.attention_backend, self.info.gpus)
                 await self._warm_up(client, self.info)
                 if self.info.algorithm is None:
                     capabilities = await self._examination.capabilities(client, self.info)

@@ -98,6 +98,8 @@ class ServerInfo(msgspec.Struct):
     max_running_requests: int | None = None
     dllm_algorithm: str | None = None
     attention_backend: str | None = None
+    device: str | None = None
+    tp_size: int = 1
     enable_deterministic_inference: bool = False
     incremental_streaming_output: bool = False
 

@@ -4,7 +4,7 @@
 -- ARGV: 1 id, 2 body, 3 gateway, 4 tenant, 5 tier, 6 weight, 7 limit, 8 tokens of the prompt, 9 estimated
 --       tokens, 10 timeout ms or 0, 11 session, 12 prefixes, 13 attempts so far, 14 token ids committed,
 --       15 characters committed, 16 most jobs of its tier, 17 most bytes, 18 most jobs of its tenant,
---       19 most bytes (0: no bound)
+--       19 most bytes (0: no bound), 20 its request's id if that is another, 21 traceparent (both may be empty)
 -- Returns {'ok'} | {'draining'} | {'no_worker'} | {'too_large', pool | tier | tenant, most bytes}
 --         | {'full', pool | tier | tenant, jobs | bytes, jobs waiting there, ms between two ends or 0}
 local id, body, gateway, tenant, tier = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -153,6 +153,12 @@ local job = {
   deadline = timeout > 0 and NOW + timeout or 0, session = ARGV[11], prefixes = ARGV[12],
   state = 'waiting', attempt = attempts, tries = 0, tokens = #answer / 4, characters = ARGV[15],
 }
+if ARGV[20] ~= '' then
+  job.request = ARGV[20]
+end
+if ARGV[21] ~= '' then
+  job.trace = ARGV[21]
+end
 local fields = {}
 for field, value in pairs(job) do
   if field ~= 'id' then

@@ -19,5 +19,5 @@ end
 there = redis.call('APPEND', P .. 'answer:' .. id, ARGV[6]) / 4
 redis.call('HSET', job_key(id), 'tokens', there, 'characters', ARGV[7])
 charge(job, charged(job, there) - charged(job, before))
-send(job.gateway, id, worker, attempt, ARGV[4], ARGV[5], ARGV[8])
+send(job, worker, ARGV[4], ARGV[5], ARGV[8])
 return {1, there}

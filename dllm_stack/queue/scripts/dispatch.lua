@@ -1,8 +1,9 @@
 -- needs: jobs, workers
 -- Waiting jobs go to free slots. Strict between tiers, but for the share of those that have waited long;
 -- fair between the tenants of a tier; first come, first served within a tenant.
--- Returns {{id, tier, worker, attempt, ms waited, tokens committed}, ...}
+-- Returns {{id, tier, worker, attempt, microseconds waited, tokens committed, request, traceparent}, ...}
 
+local NOW_US = TIME[1] * 1000000 + TIME[2]
 local UNPACK_AT_MOST = 1000 -- values that Lua's stack takes at once, and more
 
 -- Live workers with a free slot.
@@ -101,7 +102,8 @@ local function run(job, worker)
   local attempt = job.attempt + 1
   dequeue(job)
   redis.call('HSET', job_key(job.id), 'state', 'running', 'worker', worker, 'attempt', attempt,
-    'tries', job.tries + 1, 'begun', job.tokens)
+    'tries', job.tries + 1, 'begun', job.tokens,
+    'dispatched', string.format('%.0f', NOW_US))
   local claim = {'kind', 'claim', 'attempt', attempt, 'body', redis.call('GET', P .. 'body:' .. job.id)}
   if job.tokens ~= '0' then
     claim[#claim + 1] = 'answer'
@@ -115,8 +117,8 @@ local function run(job, worker)
   redis.call('ZINCRBY', P .. 'load', job.estimate, worker)
   redis.call('HINCRBY', P .. 'running', job.tenant, 1)
   settle_tenant(job.tenant)
-  local waited = math.max(0, NOW - math.floor(job.order / 1000))
-  return {job.id, job.tier, worker, attempt, waited, tonumber(job.tokens)}
+  local waited = math.max(0, NOW_US - job.order)
+  return {job.id, job.tier, worker, attempt, waited, tonumber(job.tokens), job.request or '', job.trace or ''}
 end
 
 if redis.call('EXISTS', P .. 'paused') == 1 then

@@ -20,7 +20,7 @@ elseif ARGV[8] == 'failed' then
   worker_failed(worker)
 end
 if not job.cancelled then
-  send(job.gateway, id, worker, job.attempt, ARGV[4], ARGV[5], ARGV[6])
+  send(job, worker, ARGV[4], ARGV[5], ARGV[6])
 end
 end_lease(job, math.max(ARGV[7] - job.begun, used_until_now(job)))
 forget(job)

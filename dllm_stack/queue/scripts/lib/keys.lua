@@ -7,8 +7,9 @@
 --                              and estimate (tokens: of the prompt, and with the answer), bytes, order,
 --                              deadline (0: none), session and prefixes (hashes, may be empty),
 --                              state (waiting | running), attempt, tries, tokens and characters (committed),
---                              worker and begun (while it runs; tokens that it began with), failed_on (the
---                              worker), cancelled (once nobody waits for it)
+--                              worker, begun and dispatched (while it runs; tokens that it began with, time in
+--                              microseconds), failed_on (the worker), cancelled (once nobody waits for it),
+--                              request (its id, if that is not the job's) and trace (a traceparent)
 --   body:<id>          string  the job itself. Apart from the hash, which stays small and so is kept packed
 --   answer:<id>        string  the token ids committed, each 4 bytes, little-endian
 --   deadlines          zset    id -> time at which it expires

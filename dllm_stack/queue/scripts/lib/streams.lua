@@ -5,9 +5,17 @@ local function tally(reason)
   redis.call('PEXPIRE', P .. 'tally', 10 * MINUTE)
 end
 
-local function send(gateway, id, worker, attempt, tokens, characters, body)
-  redis.call('XADD', P .. 'replies:' .. gateway, '*', 'job', id, 'worker', worker, 'attempt', attempt,
-    'tokens', tokens, 'characters', characters, 'body', body)
+-- With what an answer begins goes what it has waited for, in microseconds.
+local function send(job, worker, tokens, characters, body)
+  local reply = {'job', job.id, 'worker', worker, 'attempt', job.attempt, 'tokens', tokens,
+    'characters', characters, 'body', body}
+  if tokens == '0' and job.dispatched then
+    reply[#reply + 1] = 'waiting'
+    reply[#reply + 1] = string.format('%.0f', math.max(0, job.dispatched - job.order))
+    reply[#reply + 1] = 'running'
+    reply[#reply + 1] = string.format('%.0f', math.max(0, TIME[1] * 1000000 + TIME[2] - job.dispatched))
+  end
+  redis.call('XADD', P .. 'replies:' .. job.gateway, '*', unpack(reply))
 end
 
 -- The queue itself ends a job: expired | shed | no_worker | worker_lost | revoked. The attempt is above all

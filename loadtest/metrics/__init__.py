@@ -1,0 +1,1 @@
+"""Whether the metrics are true, and what they cost."""

@@ -1,0 +1,111 @@
+"""Gateway, router and worker in the test's own event loop, with a simulator for an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from dllm_stack.redis import Connections
+from dllm_stack.settings import QueueSettings, RedisSettings, Settings, TracingSettings, WorkerSettings
+from gateway.metrics import OTHER
+from loadtest.fleet import MODEL, POOL
+from loadtest.simulator.__main__ import CHECKPOINT
+from loadtest.simulator.engine import Pace, SimulatedEngine
+from loadtest.simulator.server import Server
+from loadtest.simulator.voice import Voice
+from router.main import Router
+from tests.gateway.served import Served, serving, until
+from tests.tracing.collector import Collector
+from worker import plan as plans
+from worker.main import Worker
+from worker.prompt import Renderer
+
+
+@dataclass
+class Engine:
+    """A simulator that keeps the headers it is sent."""
+
+    url: str = ""
+    traceparents: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def simulated() -> AsyncIterator[Engine]:
+    engine = Engine()
+    renderer = Renderer.load(str(CHECKPOINT), None, 4096)
+    simulator = Server(SimulatedEngine(Voice(CHECKPOINT), Pace(block_s=0.01)), renderer, 1024)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        engine.traceparents += [value.decode() for name, value in scope["headers"] if name == b"traceparent"]
+        await simulator(scope, receive, send)
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        engine.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", ws="none", log_config=None))
+        task = asyncio.create_task(server._serve([listener]))
+        try:
+            yield engine
+        finally:
+            server.should_exit = True
+            await task
+
+
+@dataclass
+class Stack:
+    served: Served
+    engine: Engine
+
+
+@asynccontextmanager
+async def running(redis: RedisSettings, folder: Path, tracing: TracingSettings) -> AsyncIterator[Stack]:
+    """When it has ended, all spans have been sent."""
+    model = folder / "model.yaml"
+    model.write_text(MODEL)
+    async with simulated() as engine:
+        settings = Settings(
+            redis=redis,
+            queue=QueueSettings(heartbeat_s=0.1),
+            worker=WorkerSettings(model=str(model), engine_url=engine.url, port=0, drain_s=1),
+            tracing=tracing,
+        ).model_copy(update={"router": Settings().router.model_copy(update={"port": 0})})
+        plan = plans.make(settings.worker, created=int(time.time()))
+        stop = asyncio.Event()
+        async with serving(settings) as served:
+            services = [
+                asyncio.create_task(Worker(settings, plan, folder).run(stop, asyncio.Event())),
+                asyncio.create_task(Router(settings).run(stop)),
+            ]
+
+            async def is_ready() -> bool:
+                return served.gateway.catalogue.label(POOL) != OTHER
+
+            await until(is_ready)
+            try:
+                yield Stack(served, engine)
+            finally:
+                stop.set()
+                await asyncio.gather(*services)
+
+
+@pytest.fixture
+async def collector() -> AsyncIterator[Collector]:
+    async with Collector() as collector:
+        yield collector
+
+
+@pytest.fixture
+async def traced(
+    connections: Connections, redis_settings: RedisSettings, tmp_path: Path, collector: Collector
+) -> AsyncIterator[Stack]:
+    async with running(redis_settings, tmp_path, TracingSettings(endpoint=collector.url)) as stack:
+        yield stack

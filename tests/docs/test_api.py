@@ -136,7 +136,7 @@ def test_every_decoding_parameter_is_listed() -> None:
 
 def test_the_limits_of_the_api() -> None:
     assert_holds("api.md", f"{DEFAULT_MAX_TOKENS} for completions, {DEFAULT_MAX_NEW_TOKENS} for `/generate`")
-    assert_holds("api.md", f"up to {MAX_STOPS} strings")
+    assert_holds("api.md", f"characters, or up to {MAX_STOPS} of them")
     assert_holds("api.md", f"up to {MAX_PROMPTS} prompts")
     assert_holds("api.md", f"1 to {MAX_CHOICES} [choices]")
     assert_holds("api.md", f"up to {MAX_TOOLS}, of type `function`")

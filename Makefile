@@ -25,6 +25,11 @@ $(VENV)/bin/redis-server: requirements/redis_server.sh $(VENV)/.installed
 $(VENV)/bin/chromium: requirements/chromium.sh $(VENV)/.installed
 	@requirements/chromium.sh $(VENV)
 
+# And the rules by Prometheus' own tools.
+$(VENV)/.prometheus: requirements/prometheus.sh requirements/debian.sh $(VENV)/.installed
+	@requirements/prometheus.sh $(VENV)
+	@touch $@
+
 # And the engine by the oldest SGLang that the extension supports.
 $(OLDEST)/.installed: requirements/sglang-0.5.17.txt $(VENV)/.installed
 	@echo "setup: sglang 0.5.17, for the tests"
@@ -41,13 +46,15 @@ $(CLIENTS)/%/.installed: requirements/clients/%.txt requirements/clients.sh $(VE
 up: setup ## Run the whole stack on this machine: gateway, router, worker, queue and engine
 	@$(VENV)/bin/dllm-stack up
 
+monitoring: $(VENV)/.prometheus ## What `up --with-monitoring` starts: Prometheus, Alertmanager, redis_exporter
+
 lint: setup ## Style and types
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(OLDEST)/.installed $(CLIENTS)/sdks/.installed \
-		$(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
+test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(VENV)/.prometheus $(OLDEST)/.installed \
+		$(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
 	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadgroup
 
 bench: setup ## What the stack costs over the bare engine, keys and limits too: TTFT and where it goes, end to end, memory
@@ -114,6 +121,12 @@ show-properties: setup ## The scripts of queue and limits against plain models: 
 
 show-chaos: setup ## 1,000 streams while every kind of process is killed and Redis loses its data, on simulators
 	@$(VENV)/bin/python -m loadtest.chaos
+
+show-alerts: $(VENV)/.prometheus ## A worker killed, Redis stopped, the queue flooded: the right alerts fire, and no others (5 minutes)
+	@$(VENV)/bin/python -m loadtest.alerts
+
+show-dashboards: $(VENV)/.prometheus ## Every expression of dashboards and rules, by a Prometheus over a stack under load
+	@$(VENV)/bin/python -m loadtest.dashboards $(OPTIONS)
 
 show-fairness: setup $(PEERS)/.installed ## A flood beside a light tenant, here and behind two other gateways
 	@$(VENV)/bin/python -m loadtest.fairness

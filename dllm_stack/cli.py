@@ -1,5 +1,5 @@
-"""The command `dllm-stack`: one subcommand a service, `up` for all on one machine; for operators `queue`,
-`keys` and `tenants`."""
+"""The command `dllm-stack`: one subcommand a service, `up` for all on one machine; for operators `top`,
+`queue`, `keys` and `tenants`."""
 
 from __future__ import annotations
 
@@ -49,13 +49,49 @@ def worker(config: Config = None) -> None:
 
 
 @app.command()
+def top(
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL", help="/metrics of a service, in place of the settings' addresses; may be repeated."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Rows in a table.")] = 20,
+    config: Config = None,
+) -> None:
+    """Pools, workers, queue and the pace of answers, anew every second; once, if the output is no "
+    "terminal."""
+    settings = load(config)
+    import asyncio
+
+    from dllm_stack.operator.session import OperatorError, Session, run
+    from dllm_stack.operator.top import top
+
+    async def act(session: Session) -> None:
+        await top(session, metrics or [], limit)
+
+    try:
+        asyncio.run(run(settings, act))
+    except OperatorError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+@app.command()
 def up(
     config: Config = None,
     redis_url: Annotated[
         str | None, typer.Option(help="Use this Redis instead of an embedded Valkey.")
     ] = None,
+    with_monitoring: Annotated[
+        bool, typer.Option("--with-monitoring", help="Prometheus with the rules and alerts, too.")
+    ] = False,
 ) -> None:
     """Run the whole stack on this machine until Ctrl-C."""
+    if with_monitoring:
+        os.environ["DLLM_UP__MONITORING"] = "true"
     if redis_url is not None:
         os.environ["DLLM_REDIS__URL"] = redis_url
     settings = load(config)

@@ -233,6 +233,10 @@ class UpSettings(_Group):
         description="What `up` serves, each by a worker and an engine of its own: names in configs/models, "
         "or paths of such files. None: worker.model.",
     )
+    monitoring: bool = Field(
+        False, description="Prometheus, Alertmanager and an exporter for Redis, too: `--with-monitoring`."
+    )
+    prometheus_port: int = Field(9090, ge=0, le=65535, description="On 127.0.0.1; 0 takes any free one.")
 
 
 class Settings(BaseSettings):

@@ -8,16 +8,18 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from dllm_stack.settings import Settings
-from gateway import errors, health, openapi
+from gateway import health
 from gateway.access import Guard
 from gateway.chat import routes as chat
 from gateway.completions import routes as completions
 from gateway.detokenize import routes as detokenize
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
+from gateway.http import errors
+from gateway.http.outermost import Application
 from gateway.models import routes as models
-from gateway.operations import OPERATIONS
-from gateway.outermost import Application
+from gateway.openapi import document as openapi
+from gateway.openapi.operations import OPERATIONS
 from gateway.playground import routes as playground
 from gateway.tokenize import routes as tokenize
 

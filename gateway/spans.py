@@ -9,8 +9,8 @@ from starlette.types import Scope
 
 from dllm_stack.messages import End, Trace
 from dllm_stack.tracing import Attributes, Span, read
+from gateway.fields.terms import Terms
 from gateway.jobs import Call
-from gateway.terms import Terms
 from gateway.ticket import Ticket
 
 RESPONSE_HEADER = "traceresponse"  # as the drafts of W3C's Trace Context call it

@@ -18,6 +18,8 @@ from router.metrics import RouterMetrics
 
 log = structlog.get_logger()
 
+_FATES = ("requeued", "failed", "cancelled")
+
 
 class Dispatcher:
     def __init__(self, queue: PoolQueue, metrics: RouterMetrics, tracer: Tracer = OFF) -> None:
@@ -26,6 +28,10 @@ class Dispatcher:
         self._tracer = tracer
 
     async def run(self) -> NoReturn:
+        # Prometheus takes no note of the first count of a series that begins with it.
+        for fate in _FATES:
+            self._metrics.reclaimed.labels(self._queue.pool, fate)
+        self._metrics.orphans.labels(self._queue.pool)
         async with asyncio.TaskGroup() as group:
             group.create_task(forever(self._dispatch, pool=self._queue.pool))
             group.create_task(forever(self._reclaim, pool=self._queue.pool))

@@ -96,36 +96,46 @@ class Renderer:
         Raises:
             RequestError
         """
-        if self._longest_token is None or _text_length(prompt) <= limits.prompt * self._longest_token:
+        self._check_characters(_text_length(prompt), prompt, limits)
+
+    def _check_characters(self, count: int, prompt: Prompt, limits: Limits) -> None:
+        if self._longest_token is None or count <= limits.prompt * self._longest_token:
             return
         name = _NAMES[type(prompt)]
         message = f"This model's maximum context length is {limits.context} tokens, and your {name} resulted "
         message += f"in more than {limits.prompt}. Please shorten the {name}."
         raise _refusal(ErrorCode.CONTEXT_LENGTH_EXCEEDED, message, prompt)
 
-    async def render(self, prompt: Prompt) -> list[int]:
+    async def render(self, prompt: Prompt, limits: Limits | None = None) -> list[int]:
         """The prompt's token ids; at least one.
 
+        Args:
+            limits: as of `check_length`, for the text that a chat becomes with its tools and calls.
+
         Raises:
-            RequestError: the prompt cannot be rendered, has no token, or one that the model lacks.
+            RequestError: it cannot be rendered, is too long, or has no token or one that the model lacks.
         """
-        ids = await self.tokenize(prompt)
+        ids = await self.tokenize(prompt, limits=limits)
         if not ids:
             raise _refusal(ErrorCode.INVALID_VALUE, "The prompt is empty.", prompt)
         return ids
 
-    async def tokenize(self, prompt: Prompt, *, special: bool = False) -> list[int]:
+    async def tokenize(
+        self, prompt: Prompt, *, special: bool = False, limits: Limits | None = None
+    ) -> list[int]:
         """The prompt's token ids.
 
         Args:
             special: with those that the tokenizer adds to a text.
+            limits: as of `render`.
 
         Raises:
-            RequestError: the prompt cannot be rendered, or has a token that the model lacks.
+            RequestError: the prompt cannot be rendered, is too long, or has a token that the model lacks.
         """
-        if _characters(prompt) <= _INLINE_CHARACTERS:
-            return self._ids(prompt, special)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._ids, prompt, special)
+        work = partial(self._ids, prompt, special, limits)
+        if characters(prompt) <= _INLINE_CHARACTERS:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def detokenize(self, token_ids: list[int], *, special: bool) -> str:
         """As `decode`.
@@ -153,10 +163,13 @@ class Renderer:
 
         return tool_format(self._render_chat, keeps)
 
-    def _ids(self, prompt: Prompt, special: bool) -> list[int]:
+    def _ids(self, prompt: Prompt, special: bool, limits: Limits | None) -> list[int]:
         match prompt:
             case ChatPrompt():
-                return self._encode(self._render_chat(prompt), special=False)
+                text = self._render_chat(prompt)
+                if limits is not None:
+                    self._check_characters(len(text), prompt, limits)
+                return self._encode(text, special=False)
             case TextPrompt(text):
                 return self._encode(text, special)
             case TokenPrompt(ids):
@@ -195,7 +208,7 @@ class Renderer:
         return ids
 
 
-def _characters(prompt: Prompt) -> int:
+def characters(prompt: Prompt) -> int:
     """About as long as this many characters a prompt takes to render."""
     if not isinstance(prompt, ChatPrompt):
         return _text_length(prompt)

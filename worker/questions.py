@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from dllm_stack.log import of_question
-from dllm_stack.messages import Detokenize, Information, Question, Tokenize
+from dllm_stack.messages import ChatPrompt, Detokenize, Information, Prompt, Question, Tokenize
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import RedisError
-from worker.prompt import Renderer
+from worker.prompt import Renderer, characters
 
 log = structlog.get_logger()
+
+STALE_S = 5.0  # a gateway waits no longer for an answer
+# In one question. So many characters take a second, and three hundred megabytes, to tokenize.
+MOST_CHARACTERS = 1 << 20
 
 _FAILED = Problem(ErrorCode.INTERNAL_ERROR, "The worker failed on this request.")
 
 
 class Questions:
-    """Answers one at a time, so that a job's prompt waits for one of them at most.
+    """Answers one at a time, so that a job's prompt waits for one of them at most. What has waited until
+    nobody waits for it any more is dropped: else a client could ask, leave, and keep everybody else waiting.
 
     Args:
         context_length: of the model, as far as it is known, in tokens.
@@ -43,7 +48,11 @@ class Questions:
 
     async def _answer(self, question: Question) -> None:
         structlog.contextvars.bind_contextvars(**of_question(question))
+        loop = asyncio.get_running_loop()
+        taken_at = loop.time()
         async with self._turn:
+            if loop.time() - taken_at >= STALE_S:
+                return
             try:
                 told = await self._information(question)
             except RequestError as error:
@@ -60,6 +69,7 @@ class Questions:
         length = self._context_length()
         match question.asks:
             case Tokenize(prompts, special):
+                _check_length(prompts)
                 ids = []
                 for prompt in prompts:
                     ids.append(await self._renderer.tokenize(prompt, special=special))
@@ -71,3 +81,11 @@ class Questions:
                     texts.append(await self._renderer.detokenize(each, special=special))
                     await asyncio.sleep(0)
                 return Information(texts=texts, context_length=length)
+
+
+def _check_length(prompts: Sequence[Prompt]) -> None:
+    length = sum(map(characters, prompts))
+    if length > MOST_CHARACTERS:
+        message = f"{length} characters are too many: at most {MOST_CHARACTERS} can be tokenized at once."
+        param = "messages" if isinstance(prompts[0], ChatPrompt) else "prompt"
+        raise RequestError(Problem(ErrorCode.INVALID_VALUE, message, param=param))

@@ -157,7 +157,7 @@ class Run:
         limits = engine.limits
         options = runner.decisions.options(job.decoding, engine.algorithm)
         runner.renderer.check_length(job.prompt, limits)
-        prompt = await runner.renderer.render(job.prompt)
+        prompt = await runner.renderer.render(job.prompt, limits)
         room = answer_room(job.prompt, len(prompt), job.decoding, limits)
         committed = self._committed.token_ids
         first = len(prompt) if runner.blocks_follow_prompt else 0

@@ -42,12 +42,13 @@ def parse(text: bytes) -> Directory:
     """Raises KeyFileError, which never quotes the file."""
     try:
         found = yaml.load(text, _Loader)
-        content = msgspec.convert(found, _Content)
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise KeyFileError(f"is no YAML{line}: {error.problem}") from None
-    except yaml.YAMLError:
+    except Exception:  # of a 31st of February, say, PyYAML raises what Python's dates do
         raise KeyFileError("is no YAML") from None
+    try:
+        content = msgspec.convert(found, _Content)
     except msgspec.ValidationError as error:
         raise KeyFileError(f"is no key file: {plainly(error)}") from None
     tenants = {tenant.name: tenant for tenant in content.tenants}

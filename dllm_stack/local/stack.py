@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dllm_stack.keys import KeyStore
-from dllm_stack.local import valkey
+from dllm_stack.local import monitoring, valkey
 from dllm_stack.local.greeting import KEY_IN_ENVIRONMENT, first_answer, snippets
 from dllm_stack.local.service import Service, free_port, listen
 from dllm_stack.redis import Connections, RedisError, shown
@@ -28,6 +28,7 @@ from dllm_stack.settings import Listener, Settings
 
 _POLL_S = 0.2
 _REDIS_START_S = 10.0
+_SCRAPE_S = 5
 _RESTART_S = 1.0  # pause before a dead service is started again
 _WORKER_LEAVES_S = 20.0  # after its drain: jobs given back, the engine killed
 
@@ -112,6 +113,10 @@ class Stack:
         groups |= {worker.name: worker.listener for worker in self._workers}
         groups["gateway"] = settings.gateway
         self._addresses = {name: (group.host, group.port or free_port()) for name, group in groups.items()}
+        self._monitors: list[Service] = []
+        self._monitoring: int | None = None  # Prometheus' port
+        if settings.up.monitoring:
+            self._monitoring = settings.up.prometheus_port or free_port()
         stop_s = {"router": 5, "gateway": settings.gateway.drain_s + 5}
         models = {worker.name: worker.model for worker in self._workers}
         self._services = []
@@ -134,6 +139,7 @@ class Stack:
 
     async def run(self) -> None:
         """Raises StartError."""
+        self._check_monitoring()
         self._check_ports()
         for signal_name in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(signal_name, self._on_signal)
@@ -149,16 +155,28 @@ class Stack:
         finally:
             await self._end()
 
+    def _check_monitoring(self) -> None:
+        if self._monitoring is not None:
+            try:
+                monitoring.find()
+            except monitoring.NotInstalled as error:
+                raise StartError(str(error)) from None
+
     def _check_ports(self) -> None:
         with ExitStack() as held:  # together, so that two services on one port are found too
-            for name, (host, port) in self._addresses.items():
+            variables = {name: f"DLLM_{name.partition('-')[0].upper()}__PORT" for name in self._addresses}
+            addresses = dict(self._addresses)
+            if self._monitoring is not None:
+                addresses["prometheus"] = ("127.0.0.1", self._monitoring)
+                variables["prometheus"] = "DLLM_UP__PROMETHEUS_PORT"
+            for name, (host, port) in addresses.items():
                 try:
                     held.enter_context(listen(host, port))
                 except OSError as error:
                     reason = str(error.strerror).partition(" (")[0]  # what follows repeats the address
                     raise StartError(
                         f"The {name} cannot listen on {host}:{port}: {reason}. "
-                        f"DLLM_{name.partition('-')[0].upper()}__PORT sets another port."
+                        f"{variables[name]} sets another port."
                     ) from None
 
     def _on_signal(self) -> None:
@@ -173,6 +191,7 @@ class Stack:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
             for name in ("router", "gateway"):
                 await self._wait_ready(session, name)
+            await self._start_monitoring(session, group)
             since = time.monotonic()
             models = [
                 (await self._wait_ready(session, worker.name, since))["model"] for worker in self._workers
@@ -235,6 +254,23 @@ class Stack:
         self._ready.add(name)
         self._line(name, f"ready    {url}")
 
+    async def _start_monitoring(self, session: aiohttp.ClientSession, group: asyncio.TaskGroup) -> None:
+        if self._monitoring is None:
+            return
+        targets: dict[str, list[str]] = {}
+        for name in self._addresses:
+            targets.setdefault(name.partition("-")[0], []).append(self._url(name).removeprefix("http://"))
+        for tool in monitoring.tools(
+            self._logs, targets, self._redis.url, port=self._monitoring, every_s=_SCRAPE_S
+        ):
+            service = self._child(tool.name, tool.argv, env=tool.env, stop_s=5)
+            self._monitors.append(service)
+            await self._launch(service, group)
+            while not await _is_ok(session, tool.probe):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL_S)
+            self._ready.add(tool.name)
+            self._line(tool.name, f"ready    {tool.url}")
+
     async def _launch(self, service: Service, group: asyncio.TaskGroup) -> None:
         await service.start()
         group.create_task(self._watch(service))
@@ -278,8 +314,9 @@ class Stack:
             await service.start()
 
     async def _end(self) -> None:
-        """Gateway first, so that open requests can finish, and the queue last."""
-        services = [*reversed(self._services), *([self._valkey] if self._valkey else [])]
+        """The gateway before what it needs, so that open requests can finish, and the queue last."""
+        services = [*reversed(self._monitors), *reversed(self._services)]
+        services += [self._valkey] if self._valkey else []
         if any(service.running for service in services):
             self._console.print("\nStopping. Ctrl-C again does not wait for open requests.")
         for service in services:
@@ -295,3 +332,11 @@ class Stack:
 
     def _line(self, name: str, text: str) -> None:
         self._console.print(f"[bold]{name:<8}[/] {escape(text)}")
+
+
+async def _is_ok(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url) as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False

@@ -35,12 +35,12 @@ _LEFT = {*_IDS, "pool", "worker", "pod", "state", "tenant", "tier", "reason"}
 
 
 async def show(session: Session, pool: str | None, limit: int) -> None:
-    session.console.print(await _tables(session, pool, limit))
+    session.console.print(await tables(session, pool, limit))
 
 
 async def watch(session: Session, pool: str | None, limit: int) -> None:
     """Until it is cancelled. While Redis is away, or has forgotten the pool, it says so."""
-    content: RenderableType = await _tables(session, pool, limit)
+    content: RenderableType = await tables(session, pool, limit)
     console = session.console
     with ExitStack() as stack:
         show: Callable[[RenderableType], None] = console.print
@@ -51,28 +51,37 @@ async def watch(session: Session, pool: str | None, limit: int) -> None:
             show(Group(time.strftime("%H:%M:%S"), content))
             await asyncio.sleep(_EVERY_S)
             try:
-                content = await _tables(session, pool, limit)
+                content = await tables(session, pool, limit)
             except RedisError as error:
                 content = unreachable(session.settings, error)
             except OperatorError as error:
                 content = str(error)
 
 
-async def _tables(session: Session, pool: str | None, limit: int) -> RenderableType:
+async def tables(session: Session, pool: str | None, limit: int) -> RenderableType:
+    """
+    Args:
+        pool: None: all.
+        limit: rows of a table.
+
+    Raises:
+        OperatorError: there is no such pool.
+        RedisError
+    """
     queues = await session.queues(pool)
     if not queues:
         return "No worker has announced a pool yet."
     pools: list[list[str]] = []
-    tables: list[RenderableType] = []
+    shown: list[RenderableType] = []
     for queue in queues:
         try:
             depth, of_pool = await queue.depth(), await _tables_of(queue, limit, with_jobs=pool is not None)
         except ResponseError as error:  # somebody else has written into its keys
-            tables += ["", Text(f"{queue.pool} cannot be read: {' '.join(str(error).split())}")]
+            shown += ["", Text(f"{queue.pool} cannot be read: {' '.join(str(error).split())}")]
         else:
             pools.append(_pool(queue.pool, depth))
-            tables += of_pool
-    return Group(_table(_POOLS, pools), *tables)
+            shown += of_pool
+    return Group(table(_POOLS, pools), *shown)
 
 
 async def _tables_of(queue: PoolQueue, limit: int, *, with_jobs: bool) -> list[RenderableType]:
@@ -143,18 +152,19 @@ def _dead(letter: DeadLetter, now: float) -> list[str]:
 def _rows(header: Sequence[str], rows: list[list[str]], limit: int) -> list[RenderableType]:
     if not rows:
         return []
-    tables: list[RenderableType] = ["", _table(header, rows[:limit])]
+    tables: list[RenderableType] = ["", table(header, rows[:limit])]
     if len(rows) > limit:
         tables.append(Text(f"more than these {limit}: see --limit", "dim"))
     return tables
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """As all of the operator's commands print one."""
+    made = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for name in header:
         id_width = _ID_WIDTH if name in _IDS else None  # to be copied, so never cut
         justify: Literal["left", "right"] = "left" if name in _LEFT else "right"
-        table.add_column(name, justify=justify, no_wrap=name != "reason", min_width=id_width)
+        made.add_column(name, justify=justify, no_wrap=name != "reason", min_width=id_width)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+        made.add_row(*(Text(cell) for cell in row))
+    return made

@@ -35,3 +35,15 @@ def number(count: int) -> str:
 def harmless(text: str) -> str:
     """Text of others without what could command a terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def short_time(seconds: float) -> str:
+    """Also of less than a second: 0.42 ms, 31 ms, 0.4 s, 12 s."""
+    if seconds < 0.00995:
+        return f"{seconds * 1000:.1f} ms"
+    return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else duration(seconds)
+
+
+def share(part: float) -> str:
+    """Of one: 0 %, 0.3 %, 12 %."""
+    return f"{part:.0%}" if part == 0 or part >= 0.0995 else f"{part:.1%}"

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from gateway.validation import Honoured
+from gateway.fields.validation import Honoured
 
 MAX_TOOLS = 128  # OpenAI's limit
+MAX_BYTES = 256 << 10  # of all parameters, as JSON: in memory they take up to fifty times as much
 NAME = "^[a-zA-Z0-9_-]{1,64}$"
 
 

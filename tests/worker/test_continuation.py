@@ -59,7 +59,7 @@ class FakeRenderer:
 
     def check_length(self, *_: object) -> None: ...
 
-    async def render(self, prompt: TokenPrompt) -> list[int]:
+    async def render(self, prompt: TokenPrompt, limits: object) -> list[int]:
         return prompt.ids
 
     def decode(self, token_ids: list[int], *, special: bool) -> str:

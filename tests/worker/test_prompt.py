@@ -212,6 +212,23 @@ def test_a_text_that_no_tokens_are_long_enough_for_is_refused_unread(renderer: R
         assert caught.value.problem.param == name
 
 
+async def test_so_is_a_chat_whose_tools_or_calls_are_too_long(
+    renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long they are is known when they are rendered; they are never tokenized."""
+    long = "x" * 1000 * LIMITS.prompt
+    tool = {"type": "function", "function": {"name": "f", "description": long}}
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": f'{{"a": "{long}"}}'}}
+    monkeypatch.setattr(renderer, "_encode", lambda *_, **__: pytest.fail("tokenized"))
+    for prompt in (
+        ChatPrompt([{"role": "user", "content": "Hi"}], [tool]),
+        ChatPrompt([{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}]),
+    ):
+        with pytest.raises(RequestError) as caught:
+            await renderer.render(prompt, LIMITS)
+        assert caught.value.problem.code == ErrorCode.CONTEXT_LENGTH_EXCEEDED
+
+
 @pytest.mark.parametrize(
     ("prompt", "committed", "room", "block_size", "kept"),
     [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 from tokenizers.processors import TemplateProcessing
@@ -23,8 +25,9 @@ from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
 from tests.worker.conftest import MODEL, QUEUE
 from tests.worker.test_prompt import renderer
+from worker import questions as module
 from worker.prompt import Renderer
-from worker.questions import Questions
+from worker.questions import MOST_CHARACTERS, Questions
 
 __all__ = ["renderer"]
 
@@ -76,6 +79,7 @@ async def test_tokens_become_texts(ask: Ask, renderer: Renderer) -> None:
     ("asks", "param"),
     [
         (Detokenize([[1], [2, 1103]], special_tokens=False), "tokens"),
+        (Tokenize([TextPrompt("x" * MOST_CHARACTERS), TextPrompt("x")], special_tokens=False), "prompt"),
         (Tokenize([ChatPrompt([{"role": "robot", "content": "Hi"}])], special_tokens=False), "messages"),
     ],
 )
@@ -85,6 +89,44 @@ async def test_what_the_model_cannot_take_is_the_callers_to_see(
     problem = (await ask(asks)).problem
     assert problem is not None
     assert (problem.code, problem.param) == (ErrorCode.INVALID_VALUE, param)
+
+
+async def test_questions_that_nobody_waits_for_any_more_are_dropped(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that ask much, and leave, keep nobody waiting."""
+    monkeypatch.setattr(module, "STALE_S", 0.2)
+    asked: list[str] = []
+    first_may_end = asyncio.Event()
+
+    class SlowRenderer:
+        """A fake: only here can a text take as long as it is to."""
+
+        async def tokenize(self, prompt: Prompt, *, special: bool) -> list[int]:
+            assert isinstance(prompt, TextPrompt)
+            asked.append(prompt.text)
+            if prompt.text == "first":
+                await first_may_end.wait()
+            return [1]
+
+    queue = PoolQueue(connections, MODEL, QUEUE)
+    await queue.gateway_heartbeat("g", START)
+    questions = Questions("w", queue, cast(Renderer, SlowRenderer()), lambda: 2048)
+
+    def ask(text: str) -> None:
+        questions.take(Question(text, "g", Tokenize([TextPrompt(text)], special_tokens=False)))
+
+    for text in ("first", "second", "third"):
+        ask(text)
+    asyncio.get_running_loop().call_later(0.3, first_may_end.set)
+    await first_may_end.wait()
+    ask("last")
+    last, told = START, set[str]()
+    while "last" not in told:
+        last, replies = await queue.replies("g", last)
+        told |= {reply.job_id for reply in replies}
+    assert told == {"first", "last"}
+    assert asked == ["first", "last"]
 
 
 async def test_special_tokens_that_a_tokenizer_adds(location: str) -> None:

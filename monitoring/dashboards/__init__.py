@@ -1,0 +1,1 @@
+"""Grafana's dashboards: `python -m monitoring.dashboards` writes configs/grafana/dashboards."""

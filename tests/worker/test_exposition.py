@@ -18,3 +18,7 @@ def test_other_ranks_count_the_same_again() -> None:
 def test_data_parallel_ranks_count_each_their_own() -> None:
     second = FIRST.replace(b"pp_rank", b"dp_rank").replace(b'dp_rank="0"', b'dp_rank="1"')
     assert one_series(TEXT + second) == TEXT + second
+
+
+def test_a_process_is_not_told() -> None:
+    assert one_series(TEXT.replace(b"pp_rank", b'pid="123",pp_rank')) == TEXT

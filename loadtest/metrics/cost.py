@@ -116,7 +116,7 @@ async def run(rounds: int, requests: int) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--requests", type=int, default=400, help="to each, in each round")
+    parser.add_argument("--requests", type=int, default=300, help="to each, in each round")
     arguments = parser.parse_args()
     ok = asyncio.run(run(arguments.rounds, arguments.requests))
     print(f"metrics and logs cost {'at most' if ok else 'MORE than'} {MOST:.2f} times what there is without")

@@ -28,6 +28,8 @@ from gateway.tools.protocol import ToolChoice, Tools
 from gateway.usage import Usage
 from gateway.validation import Honoured, Neutral, Rules
 
+MAX_MESSAGES = 10_000  # in memory an empty one takes thirty times what it takes as JSON
+
 
 class FunctionCall(Honoured):
     name: str
@@ -76,9 +78,12 @@ class Message(Honoured):
     function_call: None = None
 
 
+Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
+
+
 class ChatRequest(TermsInBody, OpenAIFields):
     model: str
-    messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
+    messages: Messages
     tools: Tools | None = None
     tool_choice: ToolChoice = None
     parallel_tool_calls: bool | None = None

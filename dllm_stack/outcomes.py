@@ -79,6 +79,9 @@ KINDS: dict[ErrorCode, Kind] = {
 }
 
 
+SOON_S = 5  # after which to try again what is expected to pass by itself
+
+
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a request did not complete. Travels from worker or router to gateway, and becomes the
     body `{"error": {"message", "type", "param", "code"}}`."""
@@ -105,6 +108,11 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
                 "code": str(self.code),
             }
         }
+
+
+def unavailable(message: str) -> Problem:
+    """Redis does not do its part."""
+    return Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=SOON_S)
 
 
 class RequestError(Exception):

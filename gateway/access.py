@@ -12,28 +12,28 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dllm_stack.keys import KeyFileError, KeyRing, KeyStore, Refusal
-from dllm_stack.keys.ring import FileSource, RedisSource
+from dllm_stack.keys.secret import MOST_CHARACTERS
+from dllm_stack.keys.sources import FileSource, RedisSource
 from dllm_stack.keys.store import LEASE_S
 from dllm_stack.messages import Tier
-from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from dllm_stack.outcomes import ErrorCode, Problem, RequestError, unavailable
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import AccessSettings
 from dllm_stack.tenants import Key, Tenant
-from gateway.body import LINGER_S, ClientGone
-from gateway.channel import Channel
+from gateway.fields.terms import DEFAULT_TENANT, tenant_named, usual_tier
+from gateway.http.body import LINGER_S, ClientGone
+from gateway.http.channel import Channel
+from gateway.http.refusal import refuse_unread
+from gateway.http.request_id import request_id_of
 from gateway.inquiry import Inquiry
 from gateway.jobs import Call
 from gateway.metrics import Metrics
 from gateway.playground import routes as playground
-from gateway.refusal import refuse_unread
-from gateway.request_id import request_id_of
-from gateway.terms import DEFAULT_TENANT, tenant_named, usual_tier
 
 OPEN = frozenset({"/healthz", "/readyz", "/metrics"}) | playground.PATHS  # what answers without a key
-RETRY_AFTER_S = 5
 GIVE_UP_S = LINGER_S + 5.0  # a client that does not even read its refusal
 
-_BEARER = re.compile(r"Bearer +([\x21-\x7e]{1,256})", re.IGNORECASE)
+_BEARER = re.compile(rf"Bearer +([\x21-\x7e]{{1,{MOST_CHARACTERS}}})", re.IGNORECASE)
 _TENANT = "dllm_stack.tenant"  # where a scope has it
 _ANYBODY = Tenant(name=DEFAULT_TENANT)
 
@@ -125,7 +125,7 @@ class Access:
             fresh = await ring.freshen()
         except (RedisError, KeyFileError):
             self._unavailable()
-        key = ring.look(match[1])
+        key = ring.find(match[1])
         if key is Refusal.UNKNOWN and not fresh:  # it may be new
             self._unavailable()
         if isinstance(key, Refusal):
@@ -134,9 +134,7 @@ class Access:
 
     def _unavailable(self) -> NoReturn:
         self._metrics.refused_access.labels("unavailable").inc()
-        message = "API keys cannot be checked at present."
-        problem = Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=RETRY_AFTER_S)
-        raise RequestError(problem) from None
+        raise RequestError(unavailable("API keys cannot be checked at present.")) from None
 
     def _unauthorized(self, reason: str, message: str = "This API key is not valid.") -> NoReturn:
         self._metrics.refused_access.labels(reason).inc()

@@ -4,37 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp
 
 from dllm_stack.settings import Settings
-from gateway import errors, health, openapi
+from gateway import health
 from gateway.access import Guard
 from gateway.chat import routes as chat
 from gateway.completions import routes as completions
-from gateway.cors import Cors
 from gateway.detokenize import routes as detokenize
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
+from gateway.http import errors
+from gateway.http.outermost import Application
 from gateway.models import routes as models
-from gateway.operations import OPERATIONS
+from gateway.openapi import document as openapi
+from gateway.openapi.operations import OPERATIONS
 from gateway.playground import routes as playground
-from gateway.request_id import RequestIds
 from gateway.tokenize import routes as tokenize
-
-
-class _App(FastAPI):
-    def __init__(self, settings: Settings, **described: Any) -> None:
-        super().__init__(**described)
-        self._origins = settings.gateway.cors_origins
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """What concerns every answer stands before all else: before the keys, and before FastAPI's answer to
-        an exception."""
-        app = super().build_middleware_stack()
-        return RequestIds(Cors(app, self._origins) if self._origins else app)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -46,8 +33,8 @@ def create_app(settings: Settings) -> FastAPI:
         async with gateway.running():
             yield
 
-    app = _App(
-        settings,
+    app = Application(
+        cors_origins=settings.gateway.cors_origins,
         title="dllm-stack gateway",
         lifespan=lifespan,
         redirect_slashes=False,

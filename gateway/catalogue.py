@@ -8,12 +8,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from dllm_stack.messages import ModelCard
-from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from dllm_stack.outcomes import SOON_S, ErrorCode, Problem, RequestError, unavailable
 from dllm_stack.queue import Registry
 from dllm_stack.redis import RedisError
 from gateway.metrics import OTHER
-
-RETRY_AFTER_S = 5
 
 
 class Found(NamedTuple):
@@ -85,7 +83,7 @@ class Catalogue:
         models = await self.all()
         if not models:
             message = "No worker has announced a model yet."
-            raise RequestError(Problem(ErrorCode.NO_WORKER, message, retry_after_s=RETRY_AFTER_S))
+            raise RequestError(Problem(ErrorCode.NO_WORKER, message, retry_after_s=SOON_S))
         if len(models) > 1:
             message = f"model is required: there are {len(models)} of them here."
             raise RequestError(Problem(ErrorCode.MISSING_FIELD, message, param="model"))
@@ -95,10 +93,7 @@ class Catalogue:
         try:
             await self.refresh()
         except RedisError:
-            message = "The model registry cannot be reached."
-            raise RequestError(
-                Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=RETRY_AFTER_S)
-            ) from None
+            raise RequestError(unavailable("The model registry cannot be reached.")) from None
 
     async def all(self) -> dict[str, ModelCard | None]:
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dllm_stack.messages import Prompt
+from dllm_stack.messages import End, Prompt
 from dllm_stack.outcomes import Outcome
 from dllm_stack.queue.estimate import LONGEST_GUESS, prompt_bytes, prompt_tokens
 from gateway.ticket import Ticket
@@ -29,10 +29,16 @@ def _used_by(ticket: Ticket) -> int:
         return end.prompt_tokens + end.completion_tokens
     if ticket.tokens:
         return ticket.prompt_tokens + ticket.tokens
-    # Whether an engine was at its prompt when its client left, nobody has told. If leaving early were free,
-    # it would be a way to keep engines busy for nothing.
-    left = end is not None and end.outcome is Outcome.CANCELLED and end.problem is None
-    return _estimate(ticket.job.prompt) if left and ticket.admitted_at is not None else 0
+    return _estimate(ticket.job.prompt) if _was_given_up(end) and ticket.admitted_at is not None else 0
+
+
+def _was_given_up(end: End | None) -> bool:
+    """Its client left, or its time is up, which a client may set as short as it likes. Whether an engine was
+    at the prompt then, nobody has told. If that were free, it would be a way to keep engines busy for
+    nothing."""
+    if end is None:
+        return False
+    return end.outcome is Outcome.EXPIRED or (end.outcome is Outcome.CANCELLED and end.problem is None)
 
 
 def _estimate(prompt: Prompt) -> int:

@@ -9,7 +9,7 @@ import structlog
 
 from dllm_stack.background import forever
 from dllm_stack.messages import Detokenize, End, Information, Question, Tokenize
-from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
+from dllm_stack.outcomes import SOON_S, ErrorCode, Outcome, Problem, RequestError, unavailable
 from dllm_stack.queue import START, PoolQueue, Position
 from dllm_stack.queue.verdicts import no_worker
 from dllm_stack.redis import BLOCK_S, RedisError
@@ -17,12 +17,12 @@ from dllm_stack.settings import Settings
 from gateway.ticket import Ticket
 
 LOST_AFTER_S = 1.0  # age from which an open job is looked up in Redis
-UNAVAILABLE_RETRY_AFTER_S = 5
 QUESTION_S = 5.0  # a worker's time for one; then another is asked, once
 QUESTIONS_AT_ONCE = 16  # further ones wait here
-_SILENT = Problem(
-    ErrorCode.NO_WORKER, "No worker has answered in time.", retry_after_s=UNAVAILABLE_RETRY_AFTER_S
-)
+# Cancels that may wait for a Redis that is away, before those are let go whose job it may not have. If it has
+# one, that is cancelled with its first block; kept, they would grow with the requests of an outage.
+MOST_UNSURE = 10_000
+_SILENT = Problem(ErrorCode.NO_WORKER, "No worker has answered in time.", retry_after_s=SOON_S)
 _NOBODY_LEFT = Problem(ErrorCode.WORKER_LOST, "No worker is left to go on with this answer.")
 
 log = structlog.get_logger()
@@ -62,7 +62,7 @@ class Feed:
         try:
             problem = await self._queue.admit(ticket.job)
         except RedisError:
-            raise RequestError(_unavailable("The queue cannot be reached.")) from None
+            raise RequestError(unavailable("The queue cannot be reached.")) from None
         if problem is not None:
             ticket.settled = True
             raise RequestError(problem)
@@ -93,7 +93,7 @@ class Feed:
                 except TimeoutError:
                     continue
                 except RedisError:
-                    raise RequestError(_unavailable("The queue cannot be reached.")) from None
+                    raise RequestError(unavailable("The queue cannot be reached.")) from None
                 finally:
                     del self._questions[question.id]
                 if told.problem is not None:
@@ -106,10 +106,12 @@ class Feed:
         self._tickets.pop(ticket.job.id, None)
         if ticket.settled:
             return
-        self._cancels.put_nowait(ticket.job.id)
-        if ticket.admitted_at is None:
+        if ticket.admitted_at is not None:
+            self._cancels.put_nowait(ticket.job.id)
+        elif self._cancels.qsize() < MOST_UNSURE:
             # Redis may come upon the admission, given up here, after the cancel: two connections have no
             # order. The second cancel is sent when the first is answered, and so comes after both.
+            self._cancels.put_nowait(ticket.job.id)
             self._cancels.put_nowait(ticket.job.id)
 
     async def aclose(self) -> None:
@@ -182,7 +184,7 @@ class Feed:
         grace_s = max(self._settings.gateway.reply_grace_s, self._settings.redis.timeout_s)
         limit = self._loop.time() - BLOCK_S - grace_s
         if self._read_at < limit:
-            problem = _unavailable("The queue became unreachable while the request ran.")
+            problem = unavailable("The queue became unreachable while the request ran.")
             for ticket in self._open_since(limit):
                 ticket.close(End(outcome=Outcome.FAILED, problem=problem))
 
@@ -200,7 +202,3 @@ class Feed:
             for ticket in self._tickets.values()
             if ticket.end is None and ticket.admitted_at is not None and ticket.admitted_at < limit
         ]
-
-
-def _unavailable(message: str) -> Problem:
-    return Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=UNAVAILABLE_RETRY_AFTER_S)

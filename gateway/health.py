@@ -10,7 +10,7 @@ from starlette.responses import Response
 from dllm_stack.exposition import CONTENT_TYPE_LATEST, expose
 from dllm_stack.redis import RedisError
 from gateway.gateway import gateway_of
-from gateway.sse import encode_json
+from gateway.http.sse import encode_json
 
 router = APIRouter()
 

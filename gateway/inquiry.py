@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dllm_stack.messages import Detokenize, Information, Tokenize
-from gateway.terms import TermsInBody
+from gateway.fields.terms import TermsInBody
 
 NO_TERMS = TermsInBody()
 

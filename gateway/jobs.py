@@ -16,9 +16,9 @@ from dllm_stack.messages import Decoding, End, Job, Prompt
 from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import Position
 from gateway.answer import Rendering
+from gateway.fields.names import Names
+from gateway.fields.terms import Terms, TermsInBody
 from gateway.ledger import Ledger
-from gateway.names import Names
-from gateway.terms import Terms, TermsInBody
 from gateway.ticket import Ticket
 
 _SHORTEST_S = 0.001  # of a job whose time was up before the exchange has noticed

@@ -20,8 +20,8 @@ from dllm_stack.settings import Listener, Settings
 from gateway.admin.app import create_app as create_admin
 from gateway.admin.server import AdminServer
 from gateway.app import create_app
-from gateway.connection import Connection
 from gateway.gateway import SHUTTING_DOWN, Gateway
+from gateway.http.connection import Connection
 
 LEAVE_S = 2  # for the last bytes after the drain
 KEEP_ALIVE_S = 75  # longer than the 60 s after which common load balancers drop an idle connection

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dllm_stack.messages import End
 from dllm_stack.outcomes import Outcome
-from gateway import sse
 from gateway.answer import Answer, Rendering
-from gateway.channel import Channel
+from gateway.http import sse
+from gateway.http.channel import Channel
 from gateway.jobs import Jobs
 from gateway.keep_alive import KeepAlive
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gateway.answer import Answer
-from gateway.parameters import StreamOptions
+from gateway.fields.openai import StreamOptions
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):

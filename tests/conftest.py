@@ -1,7 +1,7 @@
 """What every part's tests share: a real Valkey server, connections to it, and how they are spread.
 
-`make test` runs them in several processes, which mostly wait. What shares something expensive, a stack or an
-engine, stays in one of them.
+`make test` runs them in several processes, which mostly wait. What needs an engine, which two cores can only
+start one of at a time, stays in one of them.
 """
 
 from __future__ import annotations
@@ -35,26 +35,22 @@ async def connections(redis_settings: RedisSettings) -> AsyncIterator[Connection
     await connections.aclose()
 
 
-_LONGEST_FIRST = ("stack", "engine", "chaos", "queue")
+_ENGINES = ("stack", "engine", "demo", "local")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_together(item)))
-    # Begun last, the longest would end alone.
-    items.sort(key=lambda item: not item.nodeid.split("/")[1].startswith(_LONGEST_FIRST))
+    # By far the longest; begun last, it would end alone.
+    items.sort(key=lambda item: _together(item) != "engines")
 
 
 def _together(item: pytest.Item) -> str:
-    """What a test has to be in one process with: others of one stack, of one engine, of one file."""
+    """What a test has to be in one process with: one engine starts at a time, and files stay whole."""
     file, part = item.nodeid.split("::")[0], item.nodeid.split("/")[1]
-    if part == "stack":
-        return part
-    parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
-    if "sglang" in parameters:
-        return f"{part} {parameters['sglang']}"
-    return f"{file} {parameters.get('seen', '')}"
+    uses_engine = part in _ENGINES or "engine" in getattr(item, "fixturenames", ())
+    return "engines" if uses_engine else file
 
 
 @pytest.fixture

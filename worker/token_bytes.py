@@ -32,7 +32,10 @@ class TokenBytes:
         if token is None:
             return b""
         if self._of_symbol is not None:
-            return bytes(self._of_symbol[symbol] for symbol in token)
+            symbols = [self._of_symbol.get(symbol) for symbol in token]
+            # One that is not spelt in them stands for itself, as it does where tokens become text.
+            known = [symbol for symbol in symbols if symbol is not None]
+            return bytes(known) if len(known) == len(symbols) else token.encode()
         if byte := _BYTE.fullmatch(token):
             return bytes([int(byte[1], 16)])
         return token.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").encode()

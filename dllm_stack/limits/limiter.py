@@ -13,15 +13,16 @@ import msgspec
 from dllm_stack.limits.headers import Standing, standing_headers
 from dllm_stack.limits.script import WINDOW_MS, Scripts
 from dllm_stack.limits.verdicts import refusal
-from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from dllm_stack.outcomes import RequestError, unavailable
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import LimitSettings
 from dllm_stack.tenants import Limits, Tenant
 
-UNAVAILABLE = Problem(ErrorCode.QUEUE_UNAVAILABLE, "The queue cannot be reached.", retry_after_s=5)
-
 _UNLIMITED = Limits()
 _RENEWED_AT_ONCE = 1000  # leases in one call, so that it stays short
+# Settlements that may wait for a Redis that is away, before those are let go that may be about nothing. What
+# such a one gives back is charged no more in a minute; kept, they would grow with the requests of an outage.
+_MOST_UNSURE = 10_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -125,9 +126,10 @@ class Limiter:
             )
         except BaseException as error:
             # It may have been reserved, or may be later: what is settled already is not charged any more.
-            self._unsettled.put_nowait(_Settlement(tenant, request_id, 0, 0))
+            if self._unsettled.qsize() < _MOST_UNSURE:
+                self._unsettled.put_nowait(_Settlement(tenant, request_id, 0, 0))
             if isinstance(error, RedisError):
-                raise RequestError(UNAVAILABLE) from None
+                raise RequestError(unavailable("The limits cannot be checked at present.")) from None
             raise
         verdict, wait_ms, since, reserved, *standing = answer
         self._saw(tenant.name, since)

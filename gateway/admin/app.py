@@ -13,15 +13,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from dllm_stack.outcomes import ErrorCode, Problem
+from dllm_stack.outcomes import ErrorCode, Problem, unavailable
 from dllm_stack.redis import RedisError
-from gateway import errors
-from gateway.access import RETRY_AFTER_S
 from gateway.admin import keys, modes, pools, tenants, workers
 from gateway.admin.guard import Guard
-from gateway.errors import error_response
+from gateway.fields.validation import refusal_of
 from gateway.gateway import Gateway
-from gateway.validation import refusal_of
+from gateway.http import errors
+from gateway.http.errors import error_response
+from gateway.http.outermost import Application
 
 
 class Error(BaseModel):
@@ -44,7 +44,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 def create_app(gateway: Gateway) -> FastAPI:
     """It has no life of its own: `gateway` is to be running while it is served."""
-    app = FastAPI(
+    app = Application(
         title="dllm-stack admin",
         description="Every request needs a key that was created for this API, as `Authorization: Bearer`.",
         redirect_slashes=False,
@@ -95,4 +95,4 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _unavailable(request: Request, error: Exception) -> Response:
     why = " ".join(str(error).split())
     message = f"Redis does not do this at present, or did not say that it has: {why}"
-    return error_response(Problem(ErrorCode.QUEUE_UNAVAILABLE, message, retry_after_s=RETRY_AFTER_S))
+    return error_response(unavailable(message))

@@ -8,8 +8,8 @@ from fastapi import Depends
 
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from dllm_stack.queue import PoolQueue, Registry
+from gateway.fields.validation import Honoured
 from gateway.gateway import Gateway, gateway_of
-from gateway.validation import Honoured
 
 TheGateway = Annotated[Gateway, Depends(gateway_of)]
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from typing import Any
-from uuid import uuid4
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from dllm_stack.tenants import Key
 from gateway.access import GIVE_UP_S, Access
-from gateway.body import ClientGone, read_body
-from gateway.channel import Channel
-from gateway.refusal import refuse_unread
+from gateway.http.body import ClientGone, read_body
+from gateway.http.channel import Channel
+from gateway.http.refusal import refuse_unread
+from gateway.http.request_id import request_id_of
 
 MAX_BODY_BYTES = 64 << 10
 MAX_BODY_S = 10.0
@@ -40,21 +40,22 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id, headers = uuid4().hex, Headers(scope=scope)
+        headers = Headers(scope=scope)
         try:
             await self._access.admin(headers)
             body = await _read(headers, receive)
             key = await self._access.admin(headers)  # it may have been revoked meanwhile
         except RequestError as error:
             give_up_at = asyncio.get_running_loop().time() + GIVE_UP_S
+            channel = Channel(send, request_id_of(scope), give_up_at)
             with suppress(ClientGone):
-                await refuse_unread(error.problem, receive, Channel(send, request_id, give_up_at))
+                await refuse_unread(error.problem, receive, channel)
         except ClientGone:
             pass
         else:
-            await self._admit(key, request_id, scope, _Again(body, receive), send)
+            await self._admit(key, scope, _Again(body, receive), send)
 
-    async def _admit(self, key: Key, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, key: Key, scope: Scope, receive: Receive, send: Send) -> None:
         notes: dict[str, Any] = {}
         scope[_NOTES] = notes
         status: int | None = None
@@ -63,7 +64,6 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = request_id
             await send(message)
 
         try:
@@ -73,6 +73,7 @@ class Guard:
                 # As it was sent, with its escapes: nobody can forge a line.
                 act = f"{scope['method']} {scope['raw_path'].decode('latin-1')}"
                 client = (scope.get("client") or ("",))[0]
+                request_id = request_id_of(scope)
                 log.info(
                     "admin", act=act, key=key.id, client=client, status=status, request=request_id, **notes
                 )

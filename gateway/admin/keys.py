@@ -15,7 +15,7 @@ from dllm_stack.tenants import KEY_ID, NAME, Key
 from gateway.admin.common import TheGateway
 from gateway.admin.guard import note
 from gateway.admin.store import directory_of, silent_gateways, store_of
-from gateway.validation import Honoured, invalid
+from gateway.fields.validation import Honoured, invalid
 
 router = APIRouter(prefix="/admin/keys", tags=["keys"])
 

@@ -25,9 +25,7 @@ class Decoding(BaseModel):
 class Modes(BaseModel):
     pool: str
     object: Literal["modes"] = "modes"
-    decoding: Decoding | None = (
-        None  # none until a worker has loaded the model, or where nothing is to choose
-    )
+    decoding: Decoding | None = None  # until a worker has loaded the model, or where nothing is to choose
 
 
 class ModesList(BaseModel):

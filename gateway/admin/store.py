@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dllm_stack.keys import Directory, KeyStore, StoreError
-from dllm_stack.outcomes import ErrorCode, Problem, RequestError
-from gateway.access import RETRY_AFTER_S
+from dllm_stack.outcomes import ErrorCode, Problem, RequestError, unavailable
 from gateway.gateway import Gateway
 
 HEARD_WITHIN_S = 2.0
@@ -48,5 +47,4 @@ async def silent_gateways(store: KeyStore, change: str) -> int:
             await asyncio.sleep(_POLL_S)
         return len(silent)
     except StoreError as error:
-        problem = Problem(ErrorCode.QUEUE_UNAVAILABLE, str(error), retry_after_s=RETRY_AFTER_S)
-        raise RequestError(problem) from None
+        raise RequestError(unavailable(str(error))) from None

@@ -15,7 +15,7 @@ from dllm_stack.tenants import Limits as TenantLimits
 from gateway.admin.common import TheGateway, none_such
 from gateway.admin.guard import note
 from gateway.admin.store import directory_of, silent_gateways, store_of
-from gateway.validation import Honoured
+from gateway.fields.validation import Honoured
 
 router = APIRouter(prefix="/admin/tenants", tags=["tenants"])
 

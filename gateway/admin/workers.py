@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from dllm_stack.queue import PoolQueue, WorkerStatus
 from gateway.admin.common import Nothing, TheGateway, none_such, queues_of
+from gateway.fields.validation import invalid
 from gateway.gateway import Gateway
-from gateway.validation import invalid
 
 router = APIRouter(prefix="/admin/workers", tags=["workers"])
 

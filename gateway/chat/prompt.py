@@ -8,8 +8,8 @@ import pydantic_core
 
 from dllm_stack.messages import ChatPrompt
 from gateway.chat.protocol import Message, ToolCall
+from gateway.fields.validation import invalid, missing, unsupported
 from gateway.tools.offer import Offer
-from gateway.validation import invalid, missing, unsupported
 
 
 def chat_prompt(messages: list[Message], offer: Offer | None) -> ChatPrompt:

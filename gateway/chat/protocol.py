@@ -10,23 +10,14 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
 from dllm_stack.messages import Tier
-from gateway.decoding import Dllm, Seed
+from gateway.fields.openai import CONDITIONAL, IGNORED, NEUTRAL, OpenAIFields
+from gateway.fields.parameters import Count
+from gateway.fields.token_by_token import LOGPROBS, TOP_LOGPROBS, TopLogprobs
+from gateway.fields.validation import Honoured, Neutral, Rules
 from gateway.logprobs import ChatLogprobs
-from gateway.parameters import (
-    OPENAI,
-    OPENAI_IGNORED,
-    Choices,
-    Count,
-    Stops,
-    StreamOptions,
-    TokenIdList,
-)
 from gateway.statistics import Statistics
-from gateway.terms import TermsInBody
-from gateway.token_by_token import LOGPROBS, OPENAI_CONDITIONAL, TOP_LOGPROBS, OpenAIFields, TopLogprobs
 from gateway.tools.protocol import ToolChoice, Tools
 from gateway.usage import Usage
-from gateway.validation import Honoured, Neutral, Rules
 
 
 class FunctionCall(Honoured):
@@ -63,9 +54,7 @@ class Message(Honoured):
     model_config = ConfigDict(json_schema_extra=_ANYTHING_SAID)
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[Any, WithJsonSchema(_CONTENT)] = (
-        None  # a string, or a list of text parts; see prompt.py
-    )
+    content: Annotated[Any, WithJsonSchema(_CONTENT)] = None  # checked in prompt.py
     name: str | None = None
     tool_call_id: str | None = None
     tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None
@@ -76,31 +65,20 @@ class Message(Honoured):
     function_call: None = None
 
 
-class ChatRequest(TermsInBody, OpenAIFields):
-    model: str
+class ChatRequest(OpenAIFields):
     messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
     tools: Tools | None = None
     tool_choice: ToolChoice = None
     parallel_tool_calls: bool | None = None
-    n: Choices | None = None
-    max_tokens: Count | None = None
     max_completion_tokens: Count | None = None
-    stop: Stops
-    stop_token_ids: TokenIdList | None = None
-    ignore_eos: bool | None = None
-    seed: Seed | None = None
-    dllm: Dllm | None = None  # checked by `decoding.choose`
-    return_token_ids: bool | None = None
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
 
 
 RULES = Rules(
     ChatRequest,
     neutral={
-        **OPENAI,
+        **NEUTRAL,
         "functions": Neutral((list,), ([],), "use tools, which came after them"),
         "function_call": Neutral((str, dict), ("auto", "none"), "use tool_choice, which came after it"),
         "modalities": Neutral((list,), (["text"],), "only text is generated"),
@@ -111,8 +89,8 @@ RULES = Rules(
         "web_search_options": Neutral((dict,), (), "there is no web search"),
         "chat_template_kwargs": Neutral((dict,), ({},), "the chat template takes no arguments"),
     },
-    ignored=OPENAI_IGNORED | {"prediction", "prompt_cache_options", "prompt_cache_retention"},
-    conditional={**OPENAI_CONDITIONAL, "logprobs": LOGPROBS, "top_logprobs": TOP_LOGPROBS},
+    ignored=IGNORED | {"prediction", "prompt_cache_options", "prompt_cache_retention"},
+    conditional={**CONDITIONAL, "logprobs": LOGPROBS, "top_logprobs": TOP_LOGPROBS},
 )
 
 

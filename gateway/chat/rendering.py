@@ -8,10 +8,10 @@ from msgspec import UNSET, UnsetType
 
 from dllm_stack.messages import Block
 from dllm_stack.outcomes import Problem
-from gateway import sse
 from gateway.answer import Answer
 from gateway.chat.message import Deltas, call_ids, message
 from gateway.chat.protocol import ChatCompletion, ChatRequest, Choice, Chunk, ChunkChoice
+from gateway.http import sse
 from gateway.logprobs import ChatLogprobs, chat_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.tools.events import Event

@@ -6,20 +6,20 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dllm_stack.messages import Decoding
-from gateway import honoured
 from gateway.chat.prompt import chat_prompt
 from gateway.chat.protocol import RULES
 from gateway.chat.rendering import ChatRendering
-from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
+from gateway.fields import honoured
+from gateway.fields.decoding import Ask, choose, decoding_of
+from gateway.fields.names import Names
+from gateway.fields.openai import check_stream_options
+from gateway.fields.parameters import agreed, check_context, check_stop_tokens
+from gateway.fields.token_by_token import token_by_token
+from gateway.fields.validation import check, invalid
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
-from gateway.names import Names
-from gateway.parameters import agreed, check_context, check_stop_tokens, check_stream_options
-from gateway.token_by_token import token_by_token
 from gateway.tools.offer import offer
-from gateway.validation import check, invalid
 
 router = APIRouter()
 
@@ -31,7 +31,7 @@ async def create_chat_completion(request: Request) -> Response:
 
 async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     asked = check(body, RULES)
-    check_stream_options(asked.stream, asked.stream_options)
+    check_stream_options(asked)
     check_stop_tokens(asked.stop_token_ids, asked.ignore_eos, "stop_token_ids")
     max_tokens = agreed(
         {"max_completion_tokens": asked.max_completion_tokens, "max_tokens": asked.max_tokens}
@@ -56,21 +56,12 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     return Call(
         pool=found.pool,
         prompts=[prompt],
-        names=Names("messages", schema="json_schema" if asked.json_schema else "response_format"),
-        decoding=Decoding(
-            max_tokens=max_tokens,
-            stop=asked.stop,
-            stop_token_ids=asked.stop_token_ids or [],
-            ignore_eos=bool(asked.ignore_eos),
-            mode=choice.mode,
-            decision=choice.decision,
-            sampling=choice.sampling,
-            token_by_token=shaped,
-        ),
+        names=Names("messages", schema=asked.schema_param, max_tokens=tokens_param),
+        decoding=decoding_of(asked, choice, max_tokens, shaped),
         seeded=choice.seeded,
         terms=asked,
         stream=bool(asked.stream),
         rendering=ChatRendering(request_id, asked, choice.statistics, offered),
         n=asked.n or 1,
-        tells_position=bool(asked.stream_options and asked.stream_options.include_queue_position),
+        tells_position=asked.tells_position,
     )

@@ -9,58 +9,32 @@ from msgspec import UNSET, UnsetType
 from pydantic import Field
 
 from dllm_stack.messages import Tier
-from gateway.decoding import Dllm, Seed
+from gateway.fields.openai import CONDITIONAL, IGNORED, NEUTRAL, OpenAIFields
+from gateway.fields.prompts import Texts
+from gateway.fields.token_by_token import COMPLETION_LOGPROBS, MAX_COMPLETION_LOGPROBS
+from gateway.fields.validation import Neutral, Rules
 from gateway.logprobs import CompletionLogprobs
-from gateway.parameters import (
-    OPENAI,
-    OPENAI_IGNORED,
-    Choices,
-    Count,
-    Stops,
-    StreamOptions,
-    TokenIdList,
-)
-from gateway.prompts import Texts
 from gateway.statistics import Statistics
-from gateway.terms import TermsInBody
-from gateway.token_by_token import (
-    COMPLETION_LOGPROBS,
-    MAX_COMPLETION_LOGPROBS,
-    OPENAI_CONDITIONAL,
-    OpenAIFields,
-)
 from gateway.usage import Usage
-from gateway.validation import Neutral, Rules
 
 DEFAULT_MAX_TOKENS = 16  # as in OpenAI's reference
 
 
-class CompletionRequest(TermsInBody, OpenAIFields):
-    model: str
+class CompletionRequest(OpenAIFields):
     prompt: Texts
-    n: Choices | None = None
-    max_tokens: Count | None = None
-    stop: Stops
-    stop_token_ids: TokenIdList | None = None
-    ignore_eos: bool | None = None
-    seed: Seed | None = None
-    dllm: Dllm | None = None  # checked by `decoding.choose`
-    return_token_ids: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_COMPLETION_LOGPROBS)] | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
 
 
 RULES = Rules(
     CompletionRequest,
     neutral={
-        **OPENAI,
+        **NEUTRAL,
         "best_of": Neutral((int,), (1,), "every choice is part of the answer"),
         "echo": Neutral((bool,), (False,), "the prompt is not part of the answer"),
         "suffix": Neutral((str,), ("",), "text is only continued, never inserted"),
     },
-    ignored=OPENAI_IGNORED,
-    conditional={**OPENAI_CONDITIONAL, "logprobs": COMPLETION_LOGPROBS},
+    ignored=IGNORED,
+    conditional={**CONDITIONAL, "logprobs": COMPLETION_LOGPROBS},
 )
 
 

@@ -9,9 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from dllm_stack.messages import Block
 from dllm_stack.outcomes import Problem
-from gateway import sse
 from gateway.answer import Answer
 from gateway.completions.protocol import Choice, Completion, CompletionRequest
+from gateway.http import sse
 from gateway.logprobs import characters, completion_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.usage import StreamUsage, Usage, usage_of

@@ -6,18 +6,18 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dllm_stack.messages import Decoding
-from gateway import honoured
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS, RULES
 from gateway.completions.rendering import CompletionRendering
-from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
+from gateway.fields import honoured
+from gateway.fields.decoding import Ask, choose, decoding_of
+from gateway.fields.names import Names
+from gateway.fields.openai import check_stream_options
+from gateway.fields.parameters import check_choices, check_context, check_stop_tokens
+from gateway.fields.token_by_token import token_by_token
+from gateway.fields.validation import check
 from gateway.gateway import Gateway, gateway_of
 from gateway.jobs import Call
-from gateway.names import Names
-from gateway.parameters import check_choices, check_context, check_stop_tokens, check_stream_options
-from gateway.token_by_token import token_by_token
-from gateway.validation import check
 
 router = APIRouter()
 
@@ -29,17 +29,18 @@ async def create_completion(request: Request) -> Response:
 
 async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     asked = check(body, RULES)
-    check_stream_options(asked.stream, asked.stream_options)
+    check_stream_options(asked)
     check_stop_tokens(asked.stop_token_ids, asked.ignore_eos, "stop_token_ids")
     found = await gateway.catalogue.find(asked.model)
     honoured.check(asked, RULES, found)
     choice = choose(found, Ask(asked, asked.seed, asked.dllm))
+    max_tokens = asked.max_tokens or DEFAULT_MAX_TOKENS
     shaped = token_by_token(
         asked,
         found.card,
         top_logprobs=asked.logprobs,
         min_tokens=asked.min_tokens,
-        max_tokens=asked.max_tokens or DEFAULT_MAX_TOKENS,
+        max_tokens=max_tokens,
         response_format=asked.response_format,
     )
     prompts = asked.prompt.prompts
@@ -48,21 +49,12 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
     return Call(
         pool=found.pool,
         prompts=prompts,
-        names=Names("prompt", schema="json_schema" if asked.json_schema else "response_format"),
-        decoding=Decoding(
-            max_tokens=asked.max_tokens or DEFAULT_MAX_TOKENS,
-            stop=asked.stop,
-            stop_token_ids=asked.stop_token_ids or [],
-            ignore_eos=bool(asked.ignore_eos),
-            mode=choice.mode,
-            decision=choice.decision,
-            sampling=choice.sampling,
-            token_by_token=shaped,
-        ),
+        names=Names("prompt", schema=asked.schema_param),
+        decoding=decoding_of(asked, choice, max_tokens, shaped),
         seeded=choice.seeded,
         terms=asked,
         stream=bool(asked.stream),
         rendering=CompletionRendering(request_id, asked, choice.statistics),
         n=asked.n or 1,
-        tells_position=bool(asked.stream_options and asked.stream_options.include_queue_position),
+        tells_position=asked.tells_position,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.prompts import AnyTokenIds
-from gateway.validation import Honoured, Rules
+from gateway.fields.prompts import AnyTokenIds
+from gateway.fields.validation import Honoured, Rules
 
 
 class DetokenizeRequest(Honoured):

@@ -7,12 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.messages import Detokenize, Information, TokenPrompt
-from gateway import sse
 from gateway.detokenize.protocol import RULES, Detokenized
 from gateway.exchange import Exchange
+from gateway.fields.validation import check
 from gateway.gateway import Gateway, gateway_of
+from gateway.http import sse
 from gateway.inquiry import Inquiry
-from gateway.validation import check
 
 router = APIRouter()
 

@@ -8,12 +8,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from pydantic import ConfigDict, WithJsonSchema
 
-from gateway.decoding import DLLM_SCHEMA, Dllm, Seed
-from gateway.parameters import ENGINE, SAMPLING, Count, Stops, TokenIdList
-from gateway.prompts import PlainTexts, TokenIds
-from gateway.statistics import Statistics
-from gateway.terms import TermsInBody
-from gateway.token_by_token import (
+from gateway.fields.decoding import DLLM_SCHEMA, Dllm, Seed
+from gateway.fields.parameters import ENGINE, SAMPLING, Count
+from gateway.fields.prompts import PlainTexts, TokenIds
+from gateway.fields.terms import TermsInBody
+from gateway.fields.token_by_token import (
     CONDITIONAL,
     LOGPROBS,
     MIN_TOKENS,
@@ -22,7 +21,8 @@ from gateway.token_by_token import (
     TokenByTokenFields,
     TopLogprobs,
 )
-from gateway.validation import Honoured, Neutral, Rules
+from gateway.fields.validation import Honoured, Neutral, Rules
+from gateway.statistics import Statistics
 
 DEFAULT_MAX_NEW_TOKENS = 128  # SGLang's
 
@@ -41,9 +41,6 @@ class CustomParams(Honoured):
 class SamplingParams(TokenByTokenFields):
     max_new_tokens: Count | None = None
     min_new_tokens: MinTokens | None = None
-    stop: Stops
-    stop_token_ids: TokenIdList | None = None
-    ignore_eos: bool | None = None
     sampling_seed: Seed | None = None
     custom_params: Annotated[CustomParams, WithJsonSchema(_CUSTOM_PARAMS)] | None = None
 

@@ -8,9 +8,9 @@ from msgspec import UNSET
 
 from dllm_stack.messages import Block, End, Likely
 from dllm_stack.outcomes import Problem
-from gateway import sse
 from gateway.answer import Answer
 from gateway.generate.protocol import FinishReason, Generated, Logprob, MetaInfo
+from gateway.http import sse
 from gateway.logprobs import text_of
 from gateway.statistics import Told
 

@@ -6,18 +6,17 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dllm_stack.messages import Decoding
-from gateway import honoured
-from gateway.decoding import Ask, choose
 from gateway.exchange import Exchange
+from gateway.fields import honoured
+from gateway.fields.decoding import Ask, choose, decoding_of
+from gateway.fields.names import Names
+from gateway.fields.parameters import check_context, check_stop_tokens
+from gateway.fields.token_by_token import token_by_token
+from gateway.fields.validation import check, invalid, missing
 from gateway.gateway import Gateway, gateway_of
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, RULES, SAMPLING_RULES
 from gateway.generate.rendering import GenerateRendering
 from gateway.jobs import Call
-from gateway.names import Names
-from gateway.parameters import check_context, check_stop_tokens
-from gateway.token_by_token import token_by_token
-from gateway.validation import check, invalid, missing
 
 router = APIRouter()
 
@@ -52,12 +51,13 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             dllm_param="sampling_params.custom_params.dllm",
         ),
     )
+    max_tokens = sampling.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
     shaped = token_by_token(
         sampling,
         found.card,
         top_logprobs=(asked.top_logprobs_num or 0) if asked.return_logprob else None,
         min_tokens=sampling.min_new_tokens,
-        max_tokens=sampling.max_new_tokens or DEFAULT_MAX_NEW_TOKENS,
+        max_tokens=max_tokens,
         min_tokens_param="sampling_params.min_new_tokens",
         path="sampling_params.",
     )
@@ -72,17 +72,9 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
             path="sampling_params.",
             dllm="sampling_params.custom_params.dllm",
             schema="sampling_params.json_schema",
+            max_tokens="sampling_params.max_new_tokens",
         ),
-        decoding=Decoding(
-            max_tokens=sampling.max_new_tokens or DEFAULT_MAX_NEW_TOKENS,
-            stop=sampling.stop,
-            stop_token_ids=sampling.stop_token_ids or [],
-            ignore_eos=bool(sampling.ignore_eos),
-            mode=choice.mode,
-            decision=choice.decision,
-            sampling=choice.sampling,
-            token_by_token=shaped,
-        ),
+        decoding=decoding_of(sampling, choice, max_tokens, shaped),
         seeded=choice.seeded,
         terms=asked,
         stream=bool(asked.stream),

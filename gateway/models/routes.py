@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from gateway.access import may_use, tenant_of
 from gateway.gateway import gateway_of
+from gateway.http.sse import encode_json
 from gateway.models.protocol import ModelList, model_of
-from gateway.sse import encode_json
 
 router = APIRouter()
 

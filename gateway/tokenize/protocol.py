@@ -9,9 +9,9 @@ import msgspec
 from pydantic import Field
 
 from gateway.chat.protocol import Message
-from gateway.prompts import AnyTexts
+from gateway.fields.prompts import AnyTexts
+from gateway.fields.validation import Honoured, Neutral, Rules
 from gateway.tools.protocol import ToolChoice, Tools
-from gateway.validation import Honoured, Neutral, Rules
 
 
 class TokenizeRequest(Honoured):

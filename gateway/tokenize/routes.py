@@ -7,15 +7,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.messages import Information, Prompt, Tokenize
-from gateway import sse
 from gateway.catalogue import Found
 from gateway.chat.prompt import chat_prompt
 from gateway.exchange import Exchange
+from gateway.fields.validation import check, invalid, missing
 from gateway.gateway import Gateway, gateway_of
+from gateway.http import sse
 from gateway.inquiry import Inquiry
 from gateway.tokenize.protocol import RULES, Tokenized, TokenizeRequest
 from gateway.tools.offer import offer
-from gateway.validation import check, invalid, missing
 
 router = APIRouter()
 

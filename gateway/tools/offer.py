@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from dllm_stack.outcomes import ErrorCode, Problem, RequestError
-from gateway.catalogue import RETRY_AFTER_S, Found
+from gateway.catalogue import Found
+from gateway.fields.honoured import not_loaded
+from gateway.fields.validation import invalid, unsupported
 from gateway.tools.events import Parser
 from gateway.tools.protocol import Tool
 from gateway.tools.tool_call_tags import ToolCallTags
-from gateway.validation import invalid, unsupported
 
 PARSERS: dict[str, Callable[[Collection[str]], Parser]] = {"tool_call_tags": ToolCallTags}
 """By `ModelCard.tools`, the format in which a model writes calls."""
@@ -49,8 +49,7 @@ def offer(tools: list[Tool] | None, choice: Any, parallel: bool | None, found: F
     if not tools:
         return None
     if found.card is None:
-        message = f"No worker has loaded {found.pool} yet, so whether it can call tools is not known."
-        raise RequestError(Problem(ErrorCode.NO_WORKER, message, retry_after_s=RETRY_AFTER_S))
+        raise not_loaded(found)
     make = PARSERS.get(found.card.tools or "")
     if make is None:
         raise unsupported("tools", f"is not supported by {found.pool}: its chat template knows no tool calls")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from gateway.validation import Honoured
+from gateway.fields.validation import Honoured
 
 MAX_TOOLS = 128  # OpenAI's limit
 NAME = "^[a-zA-Z0-9_-]{1,64}$"

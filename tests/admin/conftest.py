@@ -18,7 +18,7 @@ from dllm_stack.redis import Connections
 from dllm_stack.settings import AccessSettings, QueueSettings, RedisSettings, Settings
 from gateway.admin.app import create_app
 from gateway.admin.server import AdminServer
-from gateway.connection import Connection
+from gateway.http.connection import Connection
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, serving, until
 from tests.keys.kit import pass_time

@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 
 from dllm_stack.keys import KeyFile, KeyStore
 from dllm_stack.settings import AccessSettings, Settings
-from gateway.admin import guard
+from gateway.admin import guard, pools
 from gateway.admin.guard import MAX_BODY_BYTES
+from gateway.gateway import Gateway
 from tests.admin.conftest import Admin, administered
 from tests.gateway.served import until
 
@@ -178,6 +179,20 @@ async def test_a_body_that_does_not_come(admin: Admin, secret: str, monkeypatch:
     assert await reader.readline() == b"HTTP/1.1 504 Gateway Timeout\r\n"
     await reader.readuntil(b'"code":"deadline_exceeded"')
     writer.close()
+
+
+async def test_a_failure_that_nobody_foresaw_has_an_id_too(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(gateway: Gateway) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(pools, "queues_of", fail)
+    with capture_logs() as logs:
+        answer = await admin.http.get("/admin/pools")
+    assert error_of(answer) == (500, "internal_error", None)
+    (line,) = [line for line in logs if line["event"] == "unexpected error"]
+    assert line["request"] == answer.headers["x-request-id"]
 
 
 async def test_each_act_is_logged_with_who_did_it(admin: Admin, store: KeyStore, secret: str) -> None:

@@ -10,7 +10,7 @@ import jsonschema
 from dllm_stack.outcomes import KINDS, ErrorCode
 from dllm_stack.settings import Settings
 from gateway.app import create_app
-from gateway.operations import OPERATIONS
+from gateway.openapi.operations import OPERATIONS
 
 
 class Described:

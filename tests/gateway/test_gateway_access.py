@@ -342,7 +342,7 @@ async def test_an_admin_key_opens_the_admin_api_and_nothing_else(served: Served,
     assert (response.status_code, response.json()["error"]["code"]) == (403, "permission_denied")
 
 
-async def test_a_new_key_opens_and_a_revoked_one_does_not_within_a_second(
+async def test_a_new_key_opens_and_a_revoked_one_does_not(
     served: Served, store: KeyStore, answering: FakeWorker
 ) -> None:
     new = await store.create("acme")
@@ -353,13 +353,13 @@ async def test_a_new_key_opens_and_a_revoked_one_does_not_within_a_second(
     async def opens() -> bool:
         return await status() == 200
 
-    await until(opens, 1)
+    await until(opens)
     await store.revoke([new.key.id])
 
     async def opens_not() -> bool:
         return await status() == 401
 
-    await until(opens_not, 1)
+    await until(opens_not)
 
 
 async def test_weights_share_the_workers(

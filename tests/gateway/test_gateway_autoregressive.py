@@ -26,7 +26,7 @@ from dllm_stack.outcomes import ErrorCode, Problem
 from dllm_stack.queue import Registry
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
-from gateway.grammar import MAX_DEPTH, MAX_GRAMMAR_CHARACTERS
+from gateway.fields.grammar import MAX_DEPTH, MAX_GRAMMAR_CHARACTERS
 from tests.gateway.fake_worker import PROMPT_TOKENS, VOCAB_SIZE, FakeWorker, Run
 from tests.gateway.served import Served, until
 

@@ -12,8 +12,8 @@ import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dllm_stack.settings import Settings
-from gateway import body, connection
-from gateway.connection import MAX_HEAD_BYTES, MAX_UNSENT_BYTES
+from gateway.http import body, connection
+from gateway.http.connection import MAX_HEAD_BYTES, MAX_UNSENT_BYTES
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, serving, until
 

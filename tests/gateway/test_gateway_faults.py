@@ -18,7 +18,9 @@ from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from dllm_stack.queue import START, Committal
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import GatewaySettings, QueueSettings, RedisSettings, Settings
+from gateway import feed as feed_module
 from gateway.feed import Feed
+from gateway.ticket import Ticket
 from tests.gateway.fake_worker import FakeWorker, Run
 from tests.gateway.served import RestartableRedis, Served, alone, serving, until
 
@@ -51,6 +53,24 @@ def streamed_text_of(events: list[Any]) -> str:
 def feed_of(served: Served) -> Feed:
     (feed,) = served.gateway.ledger._feeds.values()
     return feed
+
+
+async def test_an_outage_leaves_no_more_cancels_behind_than_it_may(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "MOST_UNSURE", 3)
+    feed = served.gateway.ledger.feed("tiny")
+
+    def ticket(job_id: str) -> Ticket:
+        return Ticket(Job(id=job_id, pool="tiny", gateway="", prompt=TextPrompt("")), lambda: None)
+
+    for number in range(5):
+        feed.release(ticket(str(number)))
+    admitted = ticket("admitted")
+    admitted.admitted_at = 0.0
+    feed.release(admitted)
+    waiting = [feed._cancels.get_nowait() for _ in range(feed._cancels.qsize())]
+    assert waiting == ["0", "0", "1", "1", "admitted"]
 
 
 def relayed(served: Served, tokens: int = 1) -> bool:

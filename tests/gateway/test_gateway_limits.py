@@ -99,6 +99,36 @@ async def test_tokens_are_those_of_the_usage(
         assert too_large.headers["x-should-retry"] == "false"
 
 
+CHAT: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/completions", BODY | {"max_tokens": 99}, "max_tokens"),
+        ("/v1/chat/completions", CHAT | {"max_tokens": 99}, "max_tokens"),
+        ("/v1/chat/completions", CHAT | {"max_completion_tokens": 99}, "max_completion_tokens"),
+        (
+            "/generate",
+            {"text": "x", "sampling_params": {"max_new_tokens": 99}},
+            "sampling_params.max_new_tokens",
+        ),
+    ],
+)
+async def test_what_is_too_large_at_any_time_is_named_as_it_was_sent(
+    settings: Settings,
+    connections: Connections,
+    key: Created,
+    answering: FakeWorker,
+    path: str,
+    body: dict[str, Any],
+    param: str,
+) -> None:
+    async with limited(settings, connections, key, tokens_per_minute=50) as (client, _):
+        answer = await client.post(path, json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (429, param)
+
+
 async def test_choices_cost_what_they_take(
     settings: Settings, connections: Connections, key: Created, answering: FakeWorker
 ) -> None:
@@ -180,6 +210,17 @@ async def test_every_end_is_charged_for_what_was_used(
         await given_back(second, again)
 
 
+async def test_time_that_is_up_before_the_first_block_costs_the_prompt(
+    settings: Settings, connections: Connections, key: Created, worker: FakeWorker
+) -> None:
+    """As leaving does: a short timeout is another way to leave."""
+    async with limited(settings, connections, key, tokens_per_minute=100) as (client, _):
+        asking = asyncio.create_task(ask(client, timeout=0.5))
+        await worker.claimed()
+        assert (await asking).status_code == 504
+        assert await charged(connections) == 10
+
+
 async def test_a_refusal_of_the_queue_is_given_back(
     settings: Settings, connections: Connections, key: Created
 ) -> None:
@@ -190,7 +231,7 @@ async def test_a_refusal_of_the_queue_is_given_back(
         await fake.queue.worker_leave(fake.id)
         await connections.commands.delete("dllm:{tiny}:last_worker", "dllm:{tiny}:workers")
         answer = await ask(client)
-        assert answer.status_code in (200, 503)
+        assert answer.status_code == 503
         assert await charged(connections) == 0
 
 

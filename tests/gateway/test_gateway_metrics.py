@@ -22,6 +22,7 @@ async def test_names_and_help(served: Served, answering: FakeWorker) -> None:
     assert {family.name for family in own} == {
         "dllm_requests",
         "dllm_open_requests",
+        "dllm_allocated_blocks",
         "dllm_request_seconds",
         "dllm_time_to_first_token_seconds",
         "dllm_inter_token_latency_seconds",

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gateway.channel import Channel
+from gateway.http.channel import Channel
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
 

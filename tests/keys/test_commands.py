@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from dllm_stack import log
 from dllm_stack.cli import app
-from dllm_stack.keys import Directory, KeyFile, KeyRing, KeyStore
-from dllm_stack.keys.ring import RedisSource
+from dllm_stack.keys import Directory, KeyFile, KeyRing, KeyStore, Refusal
+from dllm_stack.keys.sources import RedisSource
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from dllm_stack.tenants import Key
@@ -176,7 +176,7 @@ async def test_a_revocation_waits_for_every_gateway(
 
     looking = asyncio.create_task(look())
     result = await Shell(redis_settings).keys("revoke", key.key.id)
-    assert ring.find(key.secret) is None
+    assert isinstance(ring.find(key.secret), Refusal)
     assert (result.status, result.out) == (0, f"{key.key.id} is revoked: every gateway refuses it.\n")
     unknown = await Shell(redis_settings).keys("revoke", lost)
     assert unknown.status == 1

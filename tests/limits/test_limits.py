@@ -11,6 +11,7 @@ import pytest
 
 from dllm_stack.background import forever
 from dllm_stack.limits import Limiter, LimitError, Reservation
+from dllm_stack.limits import limiter as limiter_module
 from dllm_stack.limits.headers import duration, retry_headers
 from dllm_stack.limits.script import BUCKET_MS, WINDOW_MS, prefix
 from dllm_stack.outcomes import ErrorCode, RequestError
@@ -298,6 +299,22 @@ async def test_a_reservation_whose_answer_was_lost_is_given_back(connections: Co
             while not limiter._unsettled.empty() or await _open(connections):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await limiter.reserve(acme, "b", 100)
+
+
+async def test_an_outage_leaves_no_more_behind_than_it_may(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limiter_module, "_MOST_UNSURE", 3)
+    limiter = Flaky(connections)
+    acme = tenant(tokens=100, concurrency=1)
+    reservation = await limiter.reserve(acme, "open", 100)
+    limiter.broken = True
+    for number in range(5):
+        with pytest.raises(RequestError):
+            await limiter.reserve(acme, str(number), 1)
+    await reservation.settle(40)
+    waiting = [limiter._unsettled.get_nowait().request_id for _ in range(limiter._unsettled.qsize())]
+    assert waiting == ["0", "1", "2", "open"], "what was used is told in any case"
 
 
 async def test_what_was_used_is_told_once_though_redis_was_away(connections: Connections) -> None:

@@ -27,6 +27,8 @@ def test_it_completes(
     command += ["--base-url", stack.gateway_url, "--model", model, "--tokenizer", stack.checkpoint]
     command += ["--dataset-name", "random-ids", "--random-input-len", "48", "--random-output-len", "48"]
     command += ["--num-prompts", str(PROMPTS), "--max-concurrency", "3", "--output-file", str(result)]
+    # Its own requests to /generate name no model, and there are two.
+    command += ["--extra-request-body", json.dumps({"model": model})]
     # The load generator imports SGLang, which needs on a CPU what the engine needs.
     # Offline, or it waits for a hub that it needs nothing of.
     environment = os.environ | engine_environment() | {"HF_HUB_OFFLINE": "1"}

@@ -125,6 +125,14 @@ def test_bytes_of_a_byte_level_vocabulary() -> None:
     assert BYTES(10**6) == b""
 
 
+def test_bytes_of_a_token_that_a_byte_level_vocabulary_does_not_spell() -> None:
+    tokenizer = Tokenizer(models.BPE(vocab={"Ġsun": 0, "太阳": 1}, merges=[]))
+    tokenizer.decoder = decoders.ByteLevel()
+    token_bytes = TokenBytes(tokenizer)
+    for token_id, text in enumerate([" sun", "太阳"]):
+        assert token_bytes(token_id).decode() == text == tokenizer.decode([token_id])
+
+
 def test_bytes_of_a_vocabulary_that_falls_back_to_bytes() -> None:
     tokenizer = Tokenizer(models.BPE(vocab={"▁sun": 0, "<0xE2>": 1, "é": 2}, merges=[], byte_fallback=True))
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])

@@ -46,6 +46,11 @@ end
 
 local function forget_old()
   local last = NOW - WINDOW_MS - BUCKET_MS
+  local newest = redis.call('ZRANGE', P .. 'buckets', -1, -1)[1]
+  if newest and tonumber(newest) <= last then
+    redis.call('DEL', P .. 'buckets', STATE) -- `close` writes what is not a bucket's
+    state.requests, state.tokens = 0, 0
+  end
   for _, bucket in ipairs(redis.call('ZRANGE', P .. 'buckets', '-inf', digits(last), 'BYSCORE')) do
     local charged = redis.call('HMGET', STATE, 'r' .. bucket, 't' .. bucket)
     state.requests = state.requests - (charged[1] or 0)

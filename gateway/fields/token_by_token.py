@@ -10,10 +10,10 @@ from pydantic_core import PydanticCustomError
 from dllm_stack.capabilities import Capability
 from dllm_stack.decoding import Grammar, TokenByToken
 from dllm_stack.messages import ModelCard
-from gateway.decoding import SamplingFields
-from gateway.grammar import MAX_GRAMMAR_CHARACTERS, grammar_of
-from gateway.parameters import MAX_INT
-from gateway.validation import Conditional, invalid
+from gateway.fields.decoding import DecodingFields
+from gateway.fields.grammar import MAX_GRAMMAR_CHARACTERS, grammar_of
+from gateway.fields.parameters import MAX_INT
+from gateway.fields.validation import Conditional, invalid
 
 MAX_BIASES = 1024  # tokens of one logit_bias
 MAX_TOP_LOGPROBS = 20  # OpenAI's limits, of chat and
@@ -21,7 +21,7 @@ MAX_COMPLETION_LOGPROBS = 5  # of completions
 
 _NO_PENALTY = "block diffusion takes the probabilities as they are"
 _NO_LOGPROBS = "block diffusion has no log probability for each token"
-_NO_GRAMMAR = "constrained decoding is not available"
+NO_GRAMMAR = "constrained decoding is not available"
 
 _LARGEST_BIAS = 100
 
@@ -75,7 +75,7 @@ TopLogprobs = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 MinTokens = Annotated[int, Field(ge=0, le=MAX_INT)]
 
 
-class TokenByTokenFields(SamplingFields):
+class TokenByTokenFields(DecodingFields):
     """What every endpoint takes under these names."""
 
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -88,29 +88,17 @@ class TokenByTokenFields(SamplingFields):
     json_schema: GrammarText | None = None
 
 
-class OpenAIFields(TokenByTokenFields):
-    """What chat and completions take alike."""
-
-    min_tokens: MinTokens | None = None  # as vLLM and SGLang name it
-    response_format: dict[str, Any] | None = None  # see grammar.py
-
-
 CONDITIONAL: dict[str, Conditional] = {
     "min_p": Conditional(Capability.MIN_P, (0,), "only top_p and top_k narrow what is sampled"),
     "frequency_penalty": Conditional(Capability.FREQUENCY_PENALTY, (0,), _NO_PENALTY),
     "presence_penalty": Conditional(Capability.PRESENCE_PENALTY, (0,), _NO_PENALTY),
     "repetition_penalty": Conditional(Capability.REPETITION_PENALTY, (1,), _NO_PENALTY),
     "logit_bias": Conditional(Capability.LOGIT_BIAS, ({},), _NO_PENALTY),
-    "regex": Conditional(Capability.REGEX, ("",), _NO_GRAMMAR),
-    "ebnf": Conditional(Capability.EBNF, ("",), _NO_GRAMMAR),
-    "json_schema": Conditional(Capability.RESPONSE_FORMAT, ("",), _NO_GRAMMAR),
+    "regex": Conditional(Capability.REGEX, ("",), NO_GRAMMAR),
+    "ebnf": Conditional(Capability.EBNF, ("",), NO_GRAMMAR),
+    "json_schema": Conditional(Capability.RESPONSE_FORMAT, ("",), NO_GRAMMAR),
 }
 MIN_TOKENS = Conditional(Capability.MIN_TOKENS, (0,), "an answer ends where the model ends it")
-OPENAI_CONDITIONAL: dict[str, Conditional] = {
-    **CONDITIONAL,
-    "min_tokens": MIN_TOKENS,
-    "response_format": Conditional(Capability.RESPONSE_FORMAT, ({"type": "text"},), _NO_GRAMMAR),
-}
 LOGPROBS = Conditional(Capability.LOGPROBS, (False,), _NO_LOGPROBS)
 TOP_LOGPROBS = Conditional(Capability.LOGPROBS, (0,), _NO_LOGPROBS)
 COMPLETION_LOGPROBS = Conditional(Capability.LOGPROBS, (), _NO_LOGPROBS)

@@ -17,9 +17,9 @@ from fastapi.openapi.utils import get_openapi
 
 from dllm_stack.limits.headers import EXPOSED_HEADERS
 from dllm_stack.outcomes import KINDS, ErrorCode
-from gateway.request_id import HEADER as REQUEST_ID
-from gateway.terms import header_parameters
-from gateway.validation import Rules
+from gateway.fields.terms import header_parameters
+from gateway.fields.validation import Rules
+from gateway.http.request_id import HEADER as REQUEST_ID
 
 _REFS = "#/components/schemas/"
 _BEARER = "key"

@@ -13,17 +13,19 @@ from dllm_stack.decoding import (
     Decision,
     Parameters,
     Sampling,
+    TokenByToken,
     check_own_parameters,
     check_parameters,
 )
-from dllm_stack.messages import AUTOREGRESSIVE, DIFFUSION, DecodingCard
+from dllm_stack.messages import AUTOREGRESSIVE, DIFFUSION, Decoding, DecodingCard
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from gateway.catalogue import Found
-from gateway.honoured import ENGINE_DOES_NOT, capabilities, not_loaded
-from gateway.parameters import MAX_INT
-from gateway.validation import Honoured, invalid, unsupported
+from gateway.fields.honoured import ENGINE_DOES_NOT, capabilities, not_loaded
+from gateway.fields.parameters import MAX_INT, Stops, TokenIdList
+from gateway.fields.validation import Honoured, invalid, unsupported
 
 _UNSAMPLED = "is not supported without a temperature above 0: the most probable tokens are taken"
+_NEUTRAL = {"top_p": (1,), "top_k": (-1, 0)}  # of an autoregressive model
 _PARAMETERS: dict[str, Any] = msgspec.json.schema(Parameters)["$defs"]["Parameters"]["properties"]
 
 DLLM_SCHEMA: dict[str, Any] = {
@@ -41,23 +43,26 @@ Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 Dllm = Annotated[dict[str, Any], WithJsonSchema(DLLM_SCHEMA)]
 
 
-class SamplingFields(Honoured):
+class DecodingFields(Honoured):
     """What every endpoint takes under these names."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=MAX_INT)] | None = None
+    stop: Stops
+    stop_token_ids: TokenIdList | None = None
+    ignore_eos: bool | None = None
 
 
 class Ask(NamedTuple):
     """What one request says of it.
 
     Attributes:
-        path: before the names of the sampling fields in the request; empty or with a dot at its end.
+        path: before the names of the decoding fields in the request; empty or with a dot at its end.
         dllm_param: the name of `dllm` in the request.
     """
 
-    sampling: SamplingFields
+    sampling: DecodingFields
     seed: int | None
     dllm: dict[str, Any] | None
     path: str = ""
@@ -114,6 +119,22 @@ def choose(found: Found, ask: Ask) -> Choice:
     return Choice(mode, decision, _drawn(ask, temperature), ask.seed is not None, statistics)
 
 
+def decoding_of(
+    asked: DecodingFields, choice: Choice, max_tokens: int | None, token_by_token: TokenByToken
+) -> Decoding:
+    """What reaches the worker."""
+    return Decoding(
+        max_tokens=max_tokens,
+        stop=asked.stop,
+        stop_token_ids=asked.stop_token_ids or [],
+        ignore_eos=bool(asked.ignore_eos),
+        mode=choice.mode,
+        decision=choice.decision,
+        sampling=choice.sampling,
+        token_by_token=token_by_token,
+    )
+
+
 def _autoregressive(found: Found, ask: Ask) -> Choice:
     if any(value is not None for value in (ask.dllm or {}).values()):
         raise unsupported(ask.dllm_param, f"is not supported: {found.pool} is autoregressive")
@@ -125,7 +146,7 @@ def _autoregressive(found: Found, ask: Ask) -> Choice:
     }
     for name, value in asked.items():
         capability = "seed" if name == ask.seed_param else name
-        if value is not None and capability not in capabilities(found):
+        if value not in (None, *_NEUTRAL.get(name, ())) and capability not in capabilities(found):
             raise unsupported(f"{ask.path}{name}", f"is not supported by {found.pool}: {ENGINE_DOES_NOT}")
     temperature = asked["temperature"]
     if temperature is None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from starlette.datastructures import Headers
 from starlette.types import Message, Send
 
-from gateway.body import ClientGone
+from gateway.http.body import ClientGone
 
 
 class Channel:

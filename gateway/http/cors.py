@@ -11,8 +11,8 @@ from starlette.types import ASGIApp
 
 from dllm_stack.limits import EXPOSED_HEADERS
 from dllm_stack.outcomes import ErrorCode, Problem
-from gateway.errors import error_response
-from gateway.request_id import HEADER
+from gateway.http.errors import error_response
+from gateway.http.request_id import HEADER
 
 MAX_AGE_S = 600  # what a browser may remember of it
 

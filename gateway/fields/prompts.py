@@ -8,7 +8,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from dllm_stack.messages import Prompt, TextPrompt, TokenPrompt
-from gateway.parameters import MAX_INT, MAX_PROMPTS
+from gateway.fields.parameters import MAX_INT, MAX_PROMPTS
 
 _ANY_STRING = {"type": "string"}
 _STRING = {**_ANY_STRING, "minLength": 1}

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from dllm_stack.decoding import Grammar, GrammarKind
-from gateway.validation import invalid, missing, unsupported
+from gateway.fields.validation import invalid, missing, unsupported
 
 # A schema of so many characters compiles in 1.3 s at worst; of ten times as many, in more than 10 s.
 MAX_GRAMMAR_CHARACTERS = 65_536

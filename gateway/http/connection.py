@@ -10,9 +10,9 @@ from http import HTTPStatus
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dllm_stack.outcomes import ErrorCode, Problem
-from gateway.body import LINGER_S
-from gateway.request_id import new_request_id
-from gateway.sse import encode_json
+from gateway.http.body import LINGER_S
+from gateway.http.request_id import new_request_id
+from gateway.http.sse import encode_json
 
 # What a client that vanishes without a word, its machine off or its network cut, may leave unanswered.
 _SILENT_S, _PROBE_EVERY_S, _PROBES = 30, 10, 3

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from dllm_stack.messages import ModelCard, Prompt, TokenPrompt
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
-from gateway.validation import Honoured, Neutral, invalid
+from gateway.fields.validation import Neutral, invalid
 
 MAX_STOPS = 4  # OpenAI's limit
 # SGLang looks for each at every step, in as much text as the longest is long.
@@ -60,14 +60,6 @@ Stops = Annotated[
 ]
 
 
-class StreamOptions(Honoured):
-    include_usage: bool | None = None
-    # As vLLM has it: the running usage in every chunk, beside include_usage.
-    continuous_usage_stats: bool | None = None
-    include_queue_position: bool | None = None  # in the comments of a request that waits
-    include_obfuscation: bool | None = None  # without effect: nothing is padded
-
-
 _TEXT_ONLY = "only text is taken"
 
 SAMPLING: dict[str, Neutral] = {
@@ -93,15 +85,6 @@ ENGINE: dict[str, Neutral] = {
 }
 """SGLang's parameters of a request that are no decoding parameters."""
 
-OPENAI: dict[str, Neutral] = {
-    **SAMPLING,
-    **ENGINE,
-    "custom_params": Neutral((dict,), ({},), "the engine's own parameters are not passed through; use dllm"),
-}
-"""What chat and completions refuse alike."""
-
-OPENAI_IGNORED = frozenset({"user", "metadata", "store", "safety_identifier"})
-
 
 def agreed(asked: dict[str, int | None]) -> int | None:
     """The value of a parameter that has several names.
@@ -120,11 +103,6 @@ def agreed(asked: dict[str, int | None]) -> int | None:
 def check_choices(n: int | None, prompts: int) -> None:
     if (n or 1) * prompts > MAX_CHOICES:
         raise invalid("n", f"times the number of prompts must be at most {MAX_CHOICES}")
-
-
-def check_stream_options(stream: bool | None, options: StreamOptions | None) -> None:
-    if options is not None and not stream:
-        raise invalid("stream_options", "is only for requests with stream=true")
 
 
 def check_stop_tokens(stop_token_ids: list[int] | None, ignore_eos: bool | None, param: str) -> None:

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
-from gateway.request_id import request_id_of
-from gateway.sse import encode_json
+from gateway.http.request_id import request_id_of
+from gateway.http.sse import encode_json
 
 log = structlog.get_logger()
 

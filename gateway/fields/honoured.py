@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from dllm_stack.outcomes import ErrorCode, Problem, RequestError
-from gateway.catalogue import RETRY_AFTER_S, Found
-from gateway.validation import Rules, Schema, unsupported
+from dllm_stack.outcomes import SOON_S, ErrorCode, Problem, RequestError
+from gateway.catalogue import Found
+from gateway.fields.validation import Rules, Schema, unsupported
 
 ENGINE_DOES_NOT = "its engine does not honour it"
 
@@ -43,4 +43,4 @@ def capabilities(found: Found) -> list[str]:
 
 def not_loaded(found: Found) -> RequestError:
     message = f"No worker has loaded {found.pool} yet, so what it can do is not known."
-    return RequestError(Problem(ErrorCode.NO_WORKER, message, retry_after_s=RETRY_AFTER_S))
+    return RequestError(Problem(ErrorCode.NO_WORKER, message, retry_after_s=SOON_S))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.types import Receive
 
 from dllm_stack.outcomes import Problem
-from gateway.body import discard_body
-from gateway.channel import Channel
-from gateway.errors import error_response
+from gateway.http.body import discard_body
+from gateway.http.channel import Channel
+from gateway.http.errors import error_response
 
 
 async def refuse_unread(problem: Problem, receive: Receive, channel: Channel) -> None:

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 
 from dllm_stack.messages import Tier
 from dllm_stack.tenants import NAME, Tenant
-from gateway.validation import Honoured, invalid
+from gateway.fields.validation import Honoured, invalid
 
 MAX_SESSION_CHARACTERS = 256
 DEFAULT_TENANT = "default"

@@ -9,7 +9,7 @@ from gateway.detokenize import protocol as detokenize
 from gateway.generate import protocol as generate
 from gateway.health import Status
 from gateway.models.protocol import Model, ModelList
-from gateway.openapi import ASKING, GENERATING, INQUIRING, NAMING, PROBING, Operation
+from gateway.openapi.document import ASKING, GENERATING, INQUIRING, NAMING, PROBING, Operation
 from gateway.tokenize import protocol as tokenize
 
 OPENAI, SGLANG, SERVICE = "OpenAI", "SGLang", "Service"

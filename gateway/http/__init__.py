@@ -1,0 +1,1 @@
+"""What a client's connection brings and gets, below any endpoint."""

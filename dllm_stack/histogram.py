@@ -1,4 +1,5 @@
-"""A histogram that takes many equal values at once, and names the trace of the last of each bucket."""
+"""A histogram for the path of every block: it takes many equal values at once, and names the trace of the
+last of each bucket."""
 
 from __future__ import annotations
 
@@ -9,8 +10,36 @@ from prometheus_client import Histogram as PrometheusHistogram
 from prometheus_client.samples import Exemplar
 
 
+class _Value:
+    """What a lock guards in the library."""
+
+    __slots__ = ("exemplar", "sum")
+
+    def __init__(self) -> None:
+        self.sum = 0.0
+        self.exemplar: Exemplar | None = None
+
+    def inc(self, amount: float) -> None:
+        self.sum += amount
+
+    def get(self) -> float:
+        return self.sum
+
+    def set_exemplar(self, exemplar: Exemplar) -> None:
+        self.exemplar = exemplar
+
+    def get_exemplar(self) -> Exemplar | None:
+        return self.exemplar
+
+
 class Histogram(PrometheusHistogram):
-    """The library's, whose `observe` costs as many steps as there are observations, and as buckets below."""
+    """The library's, whose `observe` costs as many steps as there are observations, and as buckets below, and
+    takes locks. To be used in one thread: an event loop's, which also exposes it."""
+
+    def _metric_init(self) -> None:
+        super()._metric_init()
+        self._sum: _Value = _Value()
+        self._buckets: list[_Value] = [_Value() for _ in self._upper_bounds]
 
     def add(self, value: float, times: int = 1, trace_id: str | None = None) -> None:
         """Counts a value `times` times.
@@ -20,8 +49,8 @@ class Histogram(PrometheusHistogram):
         """
         if times < 1:
             return
-        self._sum.inc(value * times)
         bucket = self._buckets[bisect_left(self._upper_bounds, value)]
-        bucket.inc(times)
+        self._sum.sum += value * times
+        bucket.sum += times
         if trace_id is not None:
-            bucket.set_exemplar(Exemplar({"trace_id": trace_id}, value, time.time()))
+            bucket.exemplar = Exemplar({"trace_id": trace_id}, value, time.time())

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from dllm_stack.messages import Job
+from dllm_stack.messages import Job, Question, Trace
 from dllm_stack.settings import Settings
 
 
@@ -49,8 +49,16 @@ def configure(settings: Settings, service: str) -> None:
 
 def of_job(job: Job) -> dict[str, str]:
     """What lines about a job have."""
-    ids = {"request": job.request_id, "job": job.id, "pool": job.pool}
-    return ids if job.trace is None else ids | {"trace": job.trace.id}
+    return {**_of(job.request_id, job.trace), "job": job.id, "pool": job.pool}
+
+
+def of_question(question: Question) -> dict[str, str]:
+    """What lines about a question have."""
+    return {**_of(question.request, question.trace), "question": question.id}
+
+
+def _of(request_id: str, trace: Trace | None) -> dict[str, str]:
+    return {"request": request_id} if trace is None else {"request": request_id, "trace": trace.id}
 
 
 def _explain_exception(

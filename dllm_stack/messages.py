@@ -137,6 +137,8 @@ class Question(msgspec.Struct, frozen=True, tag="question"):
     id: str  # 32 hex digits
     gateway: str
     asks: Tokenize | Detokenize
+    request: str = ""  # the id of its request
+    trace: Trace | None = None
 
 
 class Information(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

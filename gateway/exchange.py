@@ -258,7 +258,7 @@ class Exchange(Response):
         reservation: Reservation | None = None
         try:
             reservation = await self._reserve(inquiry, tenant, lambda: 0, channel)
-            self._asking = asyncio.create_task(feed.ask(inquiry.asks))
+            self._asking = asyncio.create_task(feed.ask(inquiry.asks, self._id, self._span.trace))
             if self._closed is None:
                 await asyncio.wait({self._asking})
             if self._closed is not None:

@@ -10,7 +10,7 @@ import structlog
 
 from dllm_stack.background import forever
 from dllm_stack.log import of_job
-from dllm_stack.messages import Detokenize, End, Information, Question, Tokenize
+from dllm_stack.messages import Detokenize, End, Information, Question, Tokenize, Trace
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem, RequestError
 from dllm_stack.queue import START, PoolQueue, Position
 from dllm_stack.queue.verdicts import no_worker
@@ -78,7 +78,9 @@ class Feed:
         except RedisError:
             return None
 
-    async def ask(self, asks: Tokenize | Detokenize) -> Information:
+    async def ask(
+        self, asks: Tokenize | Detokenize, request_id: str = "", trace: Trace | None = None
+    ) -> Information:
         """Asks a worker, and if that keeps silent another.
 
         Raises:
@@ -86,7 +88,7 @@ class Feed:
         """
         async with self._asking:
             for _ in range(2):
-                question = Question(uuid4().hex, self._gateway_id, asks)
+                question = Question(uuid4().hex, self._gateway_id, asks, request_id, trace)
                 answer = self._questions[question.id] = self._loop.create_future()
                 try:
                     if not await self._queue.ask(question):

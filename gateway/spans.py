@@ -56,12 +56,13 @@ def asks(call: Call, terms: Terms) -> Attributes:
 def ended(span: Span, end: End, tickets: Sequence[Ticket], status: int | None) -> None:
     """The last that is told to a request's span."""
     if span.is_recorded:
-        reasons = [ticket.end.finish_reason or "" for ticket in tickets if ticket.end is not None]
+        ends = [ticket.end for ticket in tickets if ticket.end is not None]
         span.set(
             {
                 "gen_ai.usage.input_tokens": sum(ticket.prompt_tokens for ticket in tickets),
+                "gen_ai.usage.cache_read.input_tokens": sum(each.cached_tokens for each in ends),
                 "gen_ai.usage.output_tokens": sum(ticket.tokens for ticket in tickets),
-                "gen_ai.response.finish_reasons": reasons,
+                "gen_ai.response.finish_reasons": [each.finish_reason or "error" for each in ends],
                 "dllm.outcome": end.outcome.value,
             }
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client import Histogram as PrometheusHistogram
 
+from dllm_stack.exposition import expose_text
 from dllm_stack.histogram import Histogram
 
 BOUNDS = (0.001, 0.01, 0.1)
@@ -31,4 +32,4 @@ def test_it_counts_as_the_library_does(observed: list[tuple[float, int]]) -> Non
 
 
 def _counts(registry: CollectorRegistry) -> list[str]:
-    return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("x_sum")]
+    return [line for line in expose_text(registry).decode().splitlines() if not line.startswith("x_sum")]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
+from dllm_stack.log import of_question
 from dllm_stack.messages import Detokenize, Information, Question, Tokenize
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from dllm_stack.queue import PoolQueue
@@ -41,13 +42,14 @@ class Questions:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, question: Question) -> None:
+        structlog.contextvars.bind_contextvars(**of_question(question))
         async with self._turn:
             try:
                 told = await self._information(question)
             except RequestError as error:
                 told = Information(problem=error.problem)
             except Exception:
-                log.exception("question failed", question=question.id)
+                log.exception("question failed")
                 told = Information(problem=_FAILED)
         try:
             await self._queue.tell(self._worker_id, question, told)

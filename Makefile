@@ -122,7 +122,7 @@ show-properties: setup ## The scripts of queue and limits against plain models: 
 show-chaos: setup ## 1,000 streams while every kind of process is killed and Redis loses its data, on simulators
 	@$(VENV)/bin/python -m loadtest.chaos
 
-show-alerts: $(VENV)/.prometheus ## A worker killed, Redis stopped, the queue flooded: the right alerts fire, and no others (5 minutes)
+show-alerts: $(VENV)/.prometheus ## A worker killed, Redis stopped, the queue flooded: the right alerts fire, and no others (7 minutes)
 	@$(VENV)/bin/python -m loadtest.alerts
 
 show-dashboards: $(VENV)/.prometheus ## Every expression of dashboards and rules, by a Prometheus over a stack under load

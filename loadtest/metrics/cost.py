@@ -92,11 +92,11 @@ async def run(rounds: int, requests: int) -> bool:
                     ms[stand].append(1000 * (fleet.cpu_s(stand) - before[stand]) / requests)
                 told = ", ".join(f"{stand} {ms[stand][-1]:.3f} ms" for stand in stands)
                 print(f"round {number + 1}: CPU of the gateway for a request: {told}", flush=True)
-            unscraped = fleet.cpu_s(FULL)
+            idle_s = fleet.cpu_s(FULL)
             for _ in range(SCRAPES):
                 async with http.get(f"{fleet.urls[FULL]}/metrics") as response:
                     await response.read()
-            scrape_ms = 1000 * (fleet.cpu_s(FULL) - unscraped) / SCRAPES
+            scrape_ms = 1000 * (fleet.cpu_s(FULL) - idle_s) / SCRAPES
     finally:
         await runner.cleanup()
     print(f"a scrape of /metrics: {scrape_ms:.1f} ms of CPU, every 15 s {scrape_ms / 15000:.2%} of a core")

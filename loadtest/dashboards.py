@@ -35,6 +35,7 @@ _EVERY_S = 5.0
 _PAUSE_S = 0.5
 _ENV = {
     "DLLM_ACCESS__KEYS": "redis",
+    "DLLM_ADMIN__PORT": "0",
     "DLLM_QUEUE__MAX_WAITING_JOBS": "8",
     "DLLM_UP__MONITORING": "true",
     "DLLM_UP__PROMETHEUS_PORT": "0",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pydantic_core
-
 from dllm_stack.messages import ChatPrompt
 from gateway.chat.protocol import Message, ToolCall
 from gateway.fields.validation import invalid, missing, unsupported
+from gateway.http.body import parse_json
 from gateway.tools.offer import Offer
 
 
@@ -42,7 +41,7 @@ def _as_text(message: Message, path: str) -> dict[str, Any]:
 
 def _call(call: ToolCall, path: str) -> dict[str, Any]:
     try:
-        pydantic_core.from_json(call.function.arguments or "{}", allow_inf_nan=False)
+        parse_json(call.function.arguments or "{}")
     except ValueError as error:
         raise invalid(f"{path}.function.arguments", f"must be JSON in a string: {error}") from None
     return call.model_dump(exclude={"index"})

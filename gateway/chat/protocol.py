@@ -19,6 +19,8 @@ from gateway.statistics import Statistics
 from gateway.tools.protocol import ToolChoice, Tools
 from gateway.usage import Usage
 
+MAX_MESSAGES = 10_000  # in memory an empty one takes thirty times what it takes as JSON
+
 
 class FunctionCall(Honoured):
     name: str
@@ -65,8 +67,11 @@ class Message(Honoured):
     function_call: None = None
 
 
+Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
+
+
 class ChatRequest(OpenAIFields):
-    messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)]
+    messages: Messages
     tools: Tools | None = None
     tool_choice: ToolChoice = None
     parallel_tool_calls: bool | None = None

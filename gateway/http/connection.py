@@ -26,7 +26,7 @@ MAX_TAKE_S = 60.0  # for what of an answer is still here when the last of it is 
 
 
 class Connection(HttpToolsProtocol):
-    """Differs from uvicorn's in nine ways.
+    """Differs from uvicorn's in ten ways.
 
     - A client that sends a request before it has the answer to the one before is cut off. uvicorn would
       put the request aside and read no further, and so not see that client go away.
@@ -37,6 +37,7 @@ class Connection(HttpToolsProtocol):
     - What is left of an answer has a limit, in seconds: uvicorn would wait for one who takes a byte now and
       then.
     - A client that vanishes is found out by the kernel.
+    - White space behind a header's value is no part of it.
     - What is no HTTP is refused in the shape of every other error.
     - An offer to go on in another protocol, which Java's client makes with its first request, is declined by
       answering the request; uvicorn would lose its body.
@@ -74,6 +75,9 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._stop_head_timer()
         self._head_timer = self.loop.call_later(MAX_HEAD_S, self._refuse_slow_head)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value.rstrip(b" \t"))
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():  # the parser begins again

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import msgspec
-from pydantic import Field
 
-from gateway.chat.protocol import Message
+from gateway.chat.protocol import Messages
 from gateway.fields.prompts import AnyTexts
 from gateway.fields.validation import Honoured, Neutral, Rules
 from gateway.tools.protocol import ToolChoice, Tools
@@ -17,7 +15,7 @@ from gateway.tools.protocol import ToolChoice, Tools
 class TokenizeRequest(Honoured):
     model: str | None = None  # needed where there are several models
     prompt: AnyTexts | None = None
-    messages: Annotated[list[Message], Field(min_length=1, fail_fast=True)] | None = None
+    messages: Messages | None = None
     tools: Tools | None = None
     tool_choice: ToolChoice = None
     add_special_tokens: bool | None = None

@@ -74,7 +74,13 @@ async def _guarded(redis_url: str, model: str) -> AsyncIterator[Side]:
     await connections.aclose()
     url = f"http://127.0.0.1:{(port := free_port())}"
     folder = Path(tempfile.mkdtemp(prefix="overhead-"))
-    env = {"DLLM_REDIS__URL": redis_url, "DLLM_GATEWAY__PORT": str(port), "DLLM_ACCESS__KEYS": "redis"}
+    env = {
+        "DLLM_REDIS__URL": redis_url,
+        "DLLM_GATEWAY__PORT": str(port),
+        "DLLM_ACCESS__KEYS": "redis",
+        "DLLM_ADMIN__PORT": str(free_port()),
+        "DLLM_LIMITS__BLIND_S": "0",  # a Redis as new as this one may have lost nothing
+    }
     argv = [sys.executable, "-m", "dllm_stack.cli", "gateway"]
     gateway = Member("gateway with keys", argv, folder, probe=f"{url}/readyz", env=env)
     await gateway.start()

@@ -35,8 +35,8 @@ def _knowing_the_model(document: dict[str, Any]) -> dict[str, Any]:
         for operation in path.values():
             body = operation.get("requestBody", {"content": {}})["content"]
             for content in body.values():
-                if "model" in content["schema"]["properties"]:
-                    content["schema"]["properties"]["model"] = {"enum": [MODEL]}
+                fields = content["schema"]["properties"]
+                fields["model"] = {"enum": [MODEL, None] if "anyOf" in fields["model"] else [MODEL]}
     return document
 
 

@@ -12,20 +12,22 @@ from dllm_stack.decoding import ALGORITHMS, Parameters
 from dllm_stack.outcomes import KINDS
 from dllm_stack.settings import Settings
 from gateway.app import create_app
+from gateway.chat.protocol import MAX_MESSAGES
 from gateway.chat.protocol import RULES as CHAT
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS
 from gateway.completions.protocol import RULES as COMPLETIONS
 from gateway.detokenize.protocol import RULES as DETOKENIZE
 from gateway.feed import QUESTION_S, QUESTIONS_AT_ONCE
 from gateway.fields.decoding import DLLM_SCHEMA
-from gateway.fields.parameters import MAX_CHOICES, MAX_PROMPTS, MAX_STOPS
+from gateway.fields.parameters import MAX_CHOICES, MAX_PROMPTS, MAX_STOP_CHARACTERS, MAX_STOPS
 from gateway.fields.terms import HEADERS, MAX_SESSION_CHARACTERS
 from gateway.fields.validation import Rules
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, SAMPLING_RULES
 from gateway.generate.protocol import RULES as GENERATE
 from gateway.tokenize.protocol import RULES as TOKENIZE
-from gateway.tools.protocol import MAX_TOOLS
+from gateway.tools.protocol import MAX_BYTES, MAX_TOOLS
 from tests.docs.pages import ROOT, assert_begin, assert_holds, code, rows_of, table
+from worker.questions import MOST_CHARACTERS, STALE_S
 
 
 def test_every_endpoint_is_listed() -> None:
@@ -136,12 +138,16 @@ def test_every_decoding_parameter_is_listed() -> None:
 
 def test_the_limits_of_the_api() -> None:
     assert_holds("api.md", f"{DEFAULT_MAX_TOKENS} for completions, {DEFAULT_MAX_NEW_TOKENS} for `/generate`")
-    assert_holds("api.md", f"characters, or up to {MAX_STOPS} of them")
+    assert_holds("api.md", f"up to {MAX_STOPS} strings, each of 1 to {MAX_STOP_CHARACTERS} characters")
+    assert_holds("api.md", f"| `messages` | 1 to {MAX_MESSAGES:,}. ")
     assert_holds("api.md", f"up to {MAX_PROMPTS} prompts")
     assert_holds("api.md", f"1 to {MAX_CHOICES} [choices]")
     assert_holds("api.md", f"up to {MAX_TOOLS}, of type `function`")
+    assert_holds("api.md", f"of all tools at most {MAX_BYTES:,} bytes")
+    assert_holds("api.md", f"At most {MOST_CHARACTERS:,} characters in all")
     assert_holds("api.md", f"`gateway.keep_alive_s` ({Settings().gateway.keep_alive_s:g} s)")
     assert_holds("api.md", f"two keep silent for {QUESTION_S:g} s each")
+    assert STALE_S == QUESTION_S
     assert_holds("architecture.md", f"A gateway has {QUESTIONS_AT_ONCE} open at a time for a model")
 
 

@@ -248,7 +248,9 @@ class FakeWorker:
                 texts = [_last_text(prompt) for prompt in prompts]
                 told = Information(token_ids=[list(map(ord, text)) for text in texts], context_length=4096)
             case Detokenize(token_ids):
-                told = Information(texts=["".join(map(chr, ids)) for ids in token_ids], context_length=4096)
+                told = Information(
+                    texts=["".join(map(_character, ids)) for ids in token_ids], context_length=4096
+                )
         await self.queue.tell(self.id, question, told)
 
     def _begin(self, run: Run) -> None:
@@ -269,10 +271,14 @@ class FakeWorker:
         await run.finish()
 
 
+def _character(token_id: int) -> str:
+    return chr(token_id) if token_id < 0xD800 else "\ufffd"
+
+
 def _last_text(prompt: Prompt) -> str:
     match prompt:
         case ChatPrompt(messages):
-            return str(messages[-1]["content"])
+            return str(messages[-1].get("content", ""))
         case TextPrompt(text):
             return text
     raise AssertionError("token ids need not be tokenized")

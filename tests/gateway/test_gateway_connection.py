@@ -81,6 +81,14 @@ async def test_an_offer_of_another_protocol_costs_no_body(
     writer.close()
 
 
+async def test_white_space_behind_a_header_is_no_part_of_it(served: Served, worker: FakeWorker) -> None:
+    _, writer = await _connect(served)
+    writer.write(REQUEST.replace(b"host: x", b"host: x\r\nX-Tenant-ID: acme \t\r\nX-Session-ID:  a b  "))
+    job = (await worker.claimed()).job
+    assert (job.tenant, job.session) == ("acme", "a b")
+    writer.close()
+
+
 async def test_a_tunnel_is_refused(served: Served) -> None:
     reader, writer = await _connect(served)
     writer.write(b"CONNECT example.org:443 HTTP/1.1\r\nhost: x\r\n\r\n")

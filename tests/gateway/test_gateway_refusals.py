@@ -118,6 +118,7 @@ def _call(arguments: str) -> dict[str, Any]:
 
 
 _CHAT: list[Case] = [
+    ({"messages": MESSAGES * 10_001}, "messages", INVALID),
     ({"logprobs": True}, "logprobs", UNSUPPORTED),
     ({"top_logprobs": 3}, "top_logprobs", UNSUPPORTED),
     ({"tools": [_tool()]}, "tools", UNSUPPORTED),

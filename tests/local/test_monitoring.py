@@ -1,4 +1,4 @@
-"""`dllm-stack up --with-monitoring`: what Prometheus, Alertmanager and the exporter are told; they run."""
+"""`dllm-stack up --with-monitoring`: what Prometheus, Alertmanager and exporter are told; that they run."""
 
 from __future__ import annotations
 

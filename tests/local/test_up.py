@@ -70,7 +70,8 @@ async def test_keys_are_on(tmp_path: Path) -> None:
     await engine.start()
     try:
         await ready(engine)
-        env = {"DLLM_ACCESS__KEYS": "redis", "DLLM_WORKER__ENGINE_URL": url, "DLLM_WORKER__MODEL": str(model)}
+        env = {"DLLM_ACCESS__KEYS": "redis", "DLLM_ADMIN__PORT": "0"}
+        env |= {"DLLM_WORKER__ENGINE_URL": url, "DLLM_WORKER__MODEL": str(model)}
         with LocalStack(**env) as stack:
             [secret] = set(re.findall(r"dk-[\w-]{60}", stack.output()))
             async with httpx.AsyncClient(base_url=stack.gateway_url) as http:

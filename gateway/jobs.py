@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ class Jobs:
         for prompt, decoding in call.tasks():
             if self._closed is not None:
                 return
-            left_s = terms.deadline - asyncio.get_running_loop().time()
+            left_s = terms.deadline - time.monotonic()
             job = Job(
                 id=uuid4().hex if self.tickets else self._first_id,
                 pool=call.pool,

@@ -85,7 +85,7 @@ class Terms(NamedTuple):
     tenant: Tenant
     tier: Tier
     session: str | None
-    deadline: float  # loop time
+    deadline: float  # monotonic seconds, as the loop counts too
 
     @classmethod
     def agreed(

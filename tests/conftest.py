@@ -39,13 +39,17 @@ async def connections(redis_settings: RedisSettings) -> AsyncIterator[Connection
 
 
 _ENGINES = ("stack", "engine", "demo", "local", "worker")
+_SERVERS = ("queue", "limits")  # each test with one kind of Redis after the other
 
 
 class Spread(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         """What a test has to be in one process with. The scope with the most tests begins first."""
         file = nodeid.partition("::")[0]
-        return "engines" if file.split("/")[1] in _ENGINES else file
+        part = file.split("/")[1]
+        if part in _ENGINES:
+            return "engines"
+        return part if part in _SERVERS else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spread:

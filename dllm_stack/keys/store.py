@@ -18,6 +18,7 @@ import structlog
 
 from dllm_stack.keys.directory import Directory, Revocation
 from dllm_stack.keys.records import Created, Deleted, StoreError, changed, checked, new_key, successor
+from dllm_stack.lua import WHEN_MEMORY_IS_FULL, Sender
 from dllm_stack.redis import Connections
 from dllm_stack.tenants import Key, Tenant
 
@@ -26,7 +27,6 @@ LEASE_S = 30.0  # how long a gateway counts on what it has read, if Redis does n
 _PREFIX = "dllm:access:{access}:"
 _SCRIPTS = files("dllm_stack.keys.scripts")
 # A Redis beyond its `maxmemory` takes no new key, but can still close doors.
-_WHEN_MEMORY_IS_FULL = "#!lua flags=allow-oom\n"
 _TAKE_MEMORY = {"create", "set_tenant"}
 _encode = msgspec.json.encode
 _T = TypeVar("_T")
@@ -42,8 +42,7 @@ class Found(NamedTuple):
 
 class KeyStore:
     def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ready: dict[str, Any] = {}
+        self._scripts = Sender(connections, _script, "keys_")
 
     async def create(
         self, tenant: str, *, label: str = "", expires: int | None = None, admin: bool = False
@@ -174,12 +173,12 @@ class KeyStore:
         return Found(found.decode(), directory, bool(whole))
 
     async def _run(self, name: str, *args: str | bytes | int) -> Any:
-        if name not in self._ready:
-            flags = "" if name in _TAKE_MEMORY else _WHEN_MEMORY_IS_FULL
-            text = flags + _text("lib/directory") + _text(name)
-            self._ready[name] = self._connections.commands.register_script(text)
-        async with self._connections.limit(f"keys_{name}"):
-            return await self._ready[name](keys=[_PREFIX], args=args)
+        return await self._scripts.run(name, _PREFIX, *args)
+
+
+def _script(name: str) -> str:
+    flags = "" if name in _TAKE_MEMORY else WHEN_MEMORY_IS_FULL
+    return flags + _text("lib/directory") + _text(name)
 
 
 def _decoded(entries: list[bytes], kind: type[_T]) -> dict[str, _T]:

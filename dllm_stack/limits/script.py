@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
+from dllm_stack.lua import WHEN_MEMORY_IS_FULL, Sender
 from dllm_stack.redis import Connections
 
 WINDOW_MS = 60_000
@@ -22,26 +23,21 @@ _CONSTANTS = {
     "OPEN_WAIT_MS": OPEN_WAIT_MS,
     "AT_ONCE": AT_ONCE,
 }
-# Redis beyond its `maxmemory` begins no request. Those open can still be settled, which makes room.
-_WHEN_MEMORY_IS_FULL = "#!lua flags=allow-oom\n"
 
 
 class Scripts:
     def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._ready: dict[str, Any] = {}
+        self._sender = Sender(connections, self.text)
 
     async def run(self, name: str, tenant: str, *args: str | int) -> Any:
         """Raises `RedisError` when Redis does not answer in time; the script may have run all the same."""
-        if name not in self._ready:
-            self._ready[name] = self._connections.commands.register_script(self.text(name))
-        async with self._connections.limit(name):
-            return await self._ready[name](keys=[prefix(tenant)], args=args)
+        return await self._sender.run(name, prefix(tenant), *args)
 
     def text(self, name: str) -> str:
         """A script, whole."""
         constants = "".join(f"local {constant} = {value}\n" for constant, value in _CONSTANTS.items())
-        return ("" if name == "reserve" else _WHEN_MEMORY_IS_FULL) + constants + _text("tenant") + _text(name)
+        # Redis beyond its `maxmemory` begins no request. Those open can still be settled, which makes room.
+        return ("" if name == "reserve" else WHEN_MEMORY_IS_FULL) + constants + _text("tenant") + _text(name)
 
 
 def prefix(tenant: str) -> str:

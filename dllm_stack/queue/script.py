@@ -11,6 +11,7 @@ import re
 from importlib.resources import files
 from typing import Any
 
+from dllm_stack.lua import WHEN_MEMORY_IS_FULL, Sender
 from dllm_stack.queue.estimate import FIRST_PREFIX_TOKENS
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RouterSettings
@@ -24,10 +25,6 @@ DEAD_LETTER_BYTES = 64 << 10  # the largest request that a dead letter keeps
 AGED_SHARE = 8  # every eighth turn is for a tier that has waited too long
 BREAKER_CAP_S = 300.0
 
-# Redis beyond its `maxmemory` takes no new job. All else goes on: what it writes is bounded by what was
-# admitted, and nothing but it makes room again.
-_WHEN_MEMORY_IS_FULL = "#!lua flags=allow-oom\n"
-
 _SCRIPTS = files("dllm_stack.queue.scripts")
 _NEEDS = re.compile(r"-- needs: (.+)\n")
 
@@ -38,23 +35,21 @@ class Scripts:
     def __init__(
         self, connections: Connections, prefix: str, settings: QueueSettings, router: RouterSettings
     ) -> None:
-        self._connections = connections
+        self._sender = Sender(connections, self.text)
         self._prefix = prefix
         self._head = _constants(settings, router) + _text("lib/keys")
         self._policies = "".join(_text(f"policies/{name}") for name in router.policies)
-        self._ready: dict[str, Any] = {}
 
     async def run(self, name: str, *args: str | bytes | int | float) -> Any:
         """Raises `RedisError` when Redis does not answer in time; the script may have run all the same."""
-        if name not in self._ready:
-            self._ready[name] = self._connections.commands.register_script(self.text(name))
-        async with self._connections.limit(name):
-            return await self._ready[name](keys=[self._prefix], args=args)
+        return await self._sender.run(name, self._prefix, *args)
 
     def text(self, name: str) -> str:
         """A script, whole."""
         policies = self._policies if name == "dispatch" else ""
-        flags = "" if name == "admit" else _WHEN_MEMORY_IS_FULL
+        # Redis beyond its `maxmemory` takes no new job. All else goes on: what it writes is bounded by what
+        # was admitted, and nothing but it makes room again.
+        flags = "" if name == "admit" else WHEN_MEMORY_IS_FULL
         return flags + self._head + "".join(_libraries(name)) + policies + _text(name)
 
 

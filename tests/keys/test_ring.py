@@ -101,7 +101,7 @@ async def test_a_full_redis_still_closes_doors(
     store: KeyStore, ring: KeyRing, redis: RestartableRedis
 ) -> None:
     key = await store.create("acme")
-    await store._connections.commands.config_set("maxmemory", 1)
+    await store._scripts._connections.commands.config_set("maxmemory", 1)
     with pytest.raises(RedisError, match="maxmemory"):
         await store.create("acme")
     await store.revoke([key.key.id])

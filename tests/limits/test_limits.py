@@ -176,7 +176,7 @@ async def test_a_restarted_redis_knows_nothing_for_a_minute(limiter: TimedLimite
     acme = tenant(requests=2)
     for id in ("a", "b"):
         await limiter.reserve(acme, id, 1)
-    await limiter._scripts._connections.commands.flushall()
+    await limiter._scripts._sender._connections.commands.flushall()
     await clock.restart()
     error = await refused(limiter, acme, "c")
     assert "lost" in error.problem.message
@@ -189,7 +189,7 @@ async def test_that_minute_begins_with_its_start(limiter: TimedLimiter, clock: C
     acme = tenant(requests=2)
     await limiter.reserve(acme, "a", 1)
     await clock.advance(10_000)
-    await limiter._scripts._connections.commands.flushall()
+    await limiter._scripts._sender._connections.commands.flushall()
     await clock.restart()
     await clock.advance(40_000)
     assert wait_ms(await refused(limiter, acme, "b")) == WINDOW_MS - 40_000

@@ -1,0 +1,36 @@
+"""What sends Lua scripts to Redis, whoever has put them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dllm_stack.redis import Connections
+
+WHEN_MEMORY_IS_FULL = "#!lua flags=allow-oom\n"
+"""The first line of a script that Redis runs beyond its `maxmemory` too."""
+
+
+class Sender:
+    """
+    Args:
+        text: a script by its name, asked for once.
+        kind: before the name of a script, where metrics name the command.
+    """
+
+    def __init__(self, connections: Connections, text: Callable[[str], str], kind: str = "") -> None:
+        self._connections = connections
+        self._text = text
+        self._kind = kind
+        self._ready: dict[str, Any] = {}
+
+    async def run(self, name: str, prefix: str, *args: str | bytes | int | float) -> Any:
+        """Runs a script on the keys that begin with `prefix`.
+
+        Raises:
+            RedisError: Redis does not answer in time; the script may have run all the same.
+        """
+        if name not in self._ready:
+            self._ready[name] = self._connections.commands.register_script(self._text(name))
+        async with self._connections.limit(self._kind + name):
+            return await self._ready[name](keys=[prefix], args=args)

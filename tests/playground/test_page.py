@@ -180,12 +180,13 @@ async def test_modes_and_parameters_reach_the_worker(page: Page, worker: FakeWor
 
 
 async def test_a_model_that_writes_token_by_token(
-    page: Page, worker: FakeWorker, connections: Connections, settings: Settings
+    page: Page, worker: FakeWorker, served: Served, connections: Connections, settings: Settings
 ) -> None:
     able = ["seed", "temperature", "top_p"]
     async with FakeWorker(
         connections, settings.queue, "other", name="other", autoregressive=able
     ).working() as ar:
+        await until(lambda: lists(served, "other"))
         await page.reload()
         await page.get_by_label("Model", exact=True).select_option("tiny")
         await expect(page.get_by_role("radio")).to_have_count(2)
@@ -206,6 +207,10 @@ async def test_a_model_that_writes_token_by_token(
         await expect(figure(last_turn(page), "tokens/forward")).to_be_hidden()
         await page.get_by_label("temperature").fill("0")
         await expect(page.get_by_label("seed")).to_be_disabled()
+
+
+async def lists(served: Served, model: str) -> bool:
+    return model in [each["id"] for each in (await served.http.get("/v1/models")).json()["data"]]
 
 
 async def test_a_number_that_is_none_is_not_sent(page: Page, worker: FakeWorker) -> None:

@@ -1,7 +1,7 @@
 """The Pod Security Standard `restricted`, which has all of `baseline` in it, on one pod.
 
-https://kubernetes.io/docs/concepts/security/pod-security-standards, as of Kubernetes 1.34. A cluster that enforces it
-refuses pods for what is listed here.
+https://kubernetes.io/docs/concepts/security/pod-security-standards, as of Kubernetes 1.34. A cluster that
+enforces it refuses pods for what is listed here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""pydantic's JSON Schemas in a form that both Helms read, and whose errors people can: no references, few alternatives."""
+"""pydantic's JSON Schemas without references and with few alternatives: both Helms read them, and people their
+errors."""
 
 from __future__ import annotations
 

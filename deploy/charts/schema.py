@@ -27,6 +27,8 @@ def of_base() -> dict[str, Any]:
         for group in groups:
             place = place["properties"].setdefault(group, _object())
         place["properties"][name] = _of_value(value)
+    pool = top["properties"]["pools"]["additionalProperties"]["properties"]
+    pool["worker"] = top["properties"]["worker"] | pool["worker"]
     top["properties"]["global"] = {"type": "object"}  # Helm hands it to every chart
     return {"$schema": _DRAFT} | top
 

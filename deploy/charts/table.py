@@ -12,6 +12,15 @@ from deploy.charts.places import BASE, PAGE
 _BEGIN, _END = "<!-- values: made by `make charts` -->", "<!-- end of values -->"
 
 
+# What has a table of its own: a title, and its definition.
+_FURTHER = {
+    "pools.NAME": "pool",
+    "pools.NAME.scaling": "scaling",
+    "pools.NAME.engine": "engine",
+    "models.NAME": "model",
+}
+
+
 class TableError(Exception):
     """docs/helm.md has no place for the tables."""
 
@@ -36,17 +45,11 @@ def tables() -> str:
         [value.name, value.type or types.of_default(value.default), _code(value.default), value.text]
         for value in read
     )
-    used = [name for name in types.definitions() if any(name in _words(value.type) for value in read)]
     parts = [
-        f"\n`{name}`: {types.definitions()[name]['description']}\n\n{_fields(types.definitions()[name])}"
-        for name in used
-        if "description" in types.definitions()[name]
+        f"### `{title}`\n\n{types.definitions()[name]['description']}\n\n{_fields(types.definitions()[name])}"
+        for title, name in _FURTHER.items()
     ]
     return "\n".join([whole, *parts])
-
-
-def _words(type_: str | None) -> list[str]:
-    return (type_ or "").replace("[", " ").replace("]", " ").replace("{", " ").replace("}", " ").split()
 
 
 def _fields(definition: dict[str, Any]) -> str:
@@ -61,7 +64,7 @@ def _kind(field: dict[str, Any]) -> str:
     if "enum" in field:
         return " | ".join(field["enum"])
     kind = field["type"]
-    return " or ".join(kind) if isinstance(kind, list) else kind
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 
 def _table(rows: Iterable[list[str]]) -> str:

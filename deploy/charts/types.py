@@ -1,11 +1,11 @@
 """The words for types in the comments of values.yaml, as JSON Schema.
 
-    int, int >= 1, number > 0, 1..65535     numbers, with bounds
-    string, string!, bool, object           `!`: not empty; an object of any keys
-    trial | external                        one of these words
-    [string], {string}                      a list; a map
-    resources                               something of definitions.yaml
-    int?                                    or null
+int, int >= 1, number > 0, 1..65535     numbers, with bounds
+string, string!, bool, object           `!`: not empty; an object of any keys
+trial | external                        one of these words
+[string], {string}                      a list; a map
+resources                               something of definitions.yaml
+int?                                    or null
 """
 
 from __future__ import annotations

@@ -38,27 +38,33 @@ class Value:
 def read(text: str) -> list[Value]:
     """All values that have no others below them, or a type of their own, in the file's order.
 
+    One without a comment is what the last of the same name is: `router.extraEnv` as `gateway.extraEnv`.
+
     Raises:
-        ValuesError: a value has no comment.
+        ValuesError: there is none.
     """
     top = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(top, yaml.MappingNode):
         raise ValuesError("line 1: not a mapping")
-    return list(_below(top, (), text.splitlines()))
+    found: list[Value] = []
+    _add(found, top, (), text.splitlines())
+    return found
 
 
-def _below(mapping: yaml.MappingNode, path: tuple[str, ...], lines: list[str]) -> list[Value]:
-    found = []
+def _add(found: list[Value], mapping: yaml.MappingNode, path: tuple[str, ...], lines: list[str]) -> None:
     for key, node in mapping.value:
         here, line = (*path, str(key.value)), key.start_mark.line
         type_, words = _comment(lines, line)
+        default = _plain(node)
+        last = next((value for value in reversed(found) if value.path[-1] == here[-1]), None)
+        if not words and last is not None and isinstance(default, type(last.default)):
+            type_, words = last.type, last.text
         if isinstance(node, yaml.MappingNode) and node.value and type_ is None:
-            found += _below(node, here, lines)
+            _add(found, node, here, lines)
             continue
         if not words:
             raise ValuesError(f"line {line + 1}: {'.'.join(here)} has no comment that begins with '# -- '")
-        found.append(Value(here, _plain(node), type_, words, line + 1))
-    return found
+        found.append(Value(here, default, type_, words, line + 1))
 
 
 def _comment(lines: list[str], line: int) -> tuple[str | None, str]:

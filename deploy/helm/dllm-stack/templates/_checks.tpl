@@ -7,4 +7,5 @@
 {{- end }}
 
 {{- define "dllm-stack.reasons" -}}
+{{ include "dllm-stack.reasonsAtEdges" . }}
 {{- end }}

@@ -36,7 +36,7 @@ cooldownS: {{ default 900 .scaling.cooldownS | int }}
 {{- end }}
 
 {{/* Of `dllm-stack.reasons` those about Ingress, routes and scaling. */}}
-{{- define "dllm-stack.reasonsAtEdges" -}}
+{{- define "dllm-stack.edgeReasons" -}}
 {{- $autoscaling := .Values.gateway.autoscaling -}}
 {{- if and $autoscaling.enabled (gt (int $autoscaling.min) (int $autoscaling.max)) }}
 gateway.autoscaling.min is {{ int $autoscaling.min }}, more than its max of {{ int $autoscaling.max }}: raise the one or lower the other.
@@ -49,9 +49,6 @@ gateway.route.enabled needs gateway.route.parentRefs: the Gateway that the HTTPR
 {{- with $values.scaling }}
 {{- $pool := include "dllm-stack.pool" (dict "root" $ "name" $name) | fromYaml }}
 {{- $scaling := include "dllm-stack.scaling" (dict "pool" $pool "scaling" .) | fromYaml }}
-{{- if not $.Values.keda.enabled }}
-pools.{{ $name }}.scaling needs KEDA: set keda.enabled where it is installed, or give pools.{{ $name }}.nodes instead.
-{{- end }}
 {{- if gt (int $scaling.min) (int $scaling.max) }}
 pools.{{ $name }}.scaling.min is {{ $scaling.min }}, more than its max of {{ $scaling.max }}: raise the one or lower the other.
 {{- end }}

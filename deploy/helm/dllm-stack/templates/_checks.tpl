@@ -1,8 +1,18 @@
 {{/* What cannot work, a sentence a line: which value, what is wrong with it, what to do. */}}
 
 {{- define "dllm-stack.checks" -}}
+{{- include "dllm-stack.dropNoPools" . -}}
 {{- with include "dllm-stack.reasons" . | trim -}}
 {{- fail (printf "\n%s" .) -}}
+{{- end -}}
+{{- end }}
+
+{{/* A pool that is null is none: so does one take out a pool that a thin chart brings. Helm leaves the null in. */}}
+{{- define "dllm-stack.dropNoPools" -}}
+{{- range $name, $pool := deepCopy .Values.pools -}}
+{{- if kindIs "invalid" $pool -}}
+{{- $_ := unset $.Values.pools $name -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

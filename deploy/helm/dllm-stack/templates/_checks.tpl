@@ -25,6 +25,7 @@ pools is empty, so nothing would be served: give one, as in `pools.mini.model: l
 {{- range $name, $pool := .Values.pools -}}
 {{- include "dllm-stack.poolReasons" (dict "root" $ "name" $name) -}}
 {{- end -}}
+{{- include "dllm-stack.edgeReasons" . -}}
 {{- end }}
 
 {{- define "dllm-stack.nameReasons" -}}

@@ -85,7 +85,8 @@ class _Download:
         if wanted - there > free:
             raise FetchError(
                 f"{self._repository.hub_id}: {(wanted - there) / 1e9:.3f} GB are to be downloaded, and "
-                f"{blobs} has {free / 1e9:.3f} GB free: make the volume larger, or remove checkpoints nobody needs"
+                f"{blobs} has {free / 1e9:.3f} GB free: make the volume larger, or remove checkpoints that "
+                "nobody needs"
             )
         log.info(
             "downloading",

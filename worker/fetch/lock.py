@@ -37,8 +37,8 @@ def locked(path: Path) -> Iterator[bool]:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o664)
     except OSError as error:
         raise FetchError(
-            f"{path}: {error.strerror}: fetch needs a cache that it can write to; with HF_HUB_OFFLINE=1 it only "
-            "looks whether the checkpoint is there"
+            f"{path}: {error.strerror}: fetch needs a cache that it can write to; with HF_HUB_OFFLINE=1 "
+            "it only looks whether the checkpoint is there"
         ) from None
     try:
         yield _take(file, path)

@@ -1,0 +1,2 @@
+{{- define "dllm-stack.notes" -}}
+{{- end }}

@@ -49,6 +49,15 @@ def worker(config: Config = None) -> None:
 
 
 @app.command()
+def fetch(config: Config = None) -> None:
+    """Download the worker's checkpoint into the Hugging Face cache, if it is not there."""
+    settings = load(config)
+    from worker.fetch.main import run
+
+    run(settings)
+
+
+@app.command()
 def top(
     metrics: Annotated[
         list[str] | None,

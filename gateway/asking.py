@@ -15,8 +15,8 @@ from gateway.record import Record
 
 
 class Asking:
-    """One inquiry, from the question to the last byte of its answer. Its tenant is charged a request for it, and
-    no token."""
+    """One inquiry, from the question to the last byte of its answer. It counts as a request of its tenant,
+    and as no token."""
 
     begun = True  # what is late is an answer, not a first block
 

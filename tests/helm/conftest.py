@@ -52,7 +52,8 @@ def _rendered(
 
 @pytest.fixture(scope="session")
 def render() -> Render:
-    """`render(chart, *sets, values=None, release="x", kubernetes="1.35.0", helm="helm")`: the manifests, in Helm's order.
+    """`render(chart, *sets, values=None, release="x", kubernetes="1.35.0", helm="helm")`: the manifests, in
+    Helm's order.
 
     `chart` is a folder of deploy/helm; `sets` are as for --set, `values` a mapping as in a values file. In a
     thin chart all lies under `dllm-stack`. Each rendering is done once a session; what it returns is a fresh

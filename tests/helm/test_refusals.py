@@ -51,7 +51,10 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "models": {"mine": MINE | {"dllm": {"modes": "llada3", "mode": "speed"}}},
             "pools": {"mini": {"model": "mine", "engine": {"mem_fraction": 0.8, "max_running_requests": 8}}},
         },
-        ['models.mine.dllm.modes is "llada3", which is no mode: choose one of dllm-demo, llada2.0, llada2.1.'],
+        [
+            'models.mine.dllm.modes is "llada3", which is no mode: choose one of dllm-demo, llada2.0, '
+            "llada2.1."
+        ],
     ),
     "model not in the profile": (
         "l4-4x",
@@ -65,8 +68,8 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "h200-8x",
         {"pools": {"Mini_1": {"model": "llada2.1-mini"}}},
         [
-            "pools.Mini_1 is no name for a pool, because its objects are named by it: use lower-case letters, "
-            "digits and dashes."
+            "pools.Mini_1 is no name for a pool, because its objects are named by it: use lower-case "
+            "letters, digits and dashes."
         ],
     ),
     "a pool's name that is too long": (
@@ -141,8 +144,8 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "h200-8x",
         {"weights": {"volume": {"pvc": {"className": "nfs"}}}},
         [
-            "weights.volume.pvc has neither claimName nor size: name a claim of yours, or say how large a new "
-            "one is to be."
+            "weights.volume.pvc has neither claimName nor size: name a claim of yours, or say how large a "
+            "new one is to be."
         ],
     ),
     "two volumes": (
@@ -248,8 +251,8 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "h200-8x",
         {"pools": {"mini": {"scaling": {"min": 1, "max": 8}}}},
         [
-            "pools.mini.scaling is given, but keda.enabled is false, so nothing would scale: set keda.enabled "
-            "to true where KEDA is installed, or remove pools.mini.scaling."
+            "pools.mini.scaling is given, but keda.enabled is false, so nothing would scale: set "
+            "keda.enabled to true where KEDA is installed, or remove pools.mini.scaling."
         ],
     ),
     "code of any day": (

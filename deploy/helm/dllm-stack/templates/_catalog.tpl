@@ -101,6 +101,7 @@ productLabel: {{ . }}
 {{- end }}
 shmGiB: {{ if kindIs "invalid" $worker.shmGiB }}{{ ternary 2 (mul 4 $tp) (eq $tp 1) }}{{ else }}{{ int $worker.shmGiB }}{{ end }}
 startTimeoutS: {{ $startTimeoutS }}
+weightsGiB: {{ divf $weightsMB 1073.741824 | ceil | int }}
 fetchS: {{ divf $weightsMB $worker.downloadMBps | ceil | int }}
 worker: {{ toJson $worker }}
 engine: {{ toJson $engine }}

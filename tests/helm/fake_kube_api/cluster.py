@@ -21,14 +21,10 @@ import yaml
 from aiohttp import web
 
 from tests.helm.fake_kube_api.kinds import OWN, Kind, Object
-from tests.helm.fake_kube_api.server import Server
+from tests.helm.fake_kube_api.server import Allows, Server
 from tests.helm.fake_kube_api.store import Store
 
 VERSION = "1.35"
-
-
-def _allows_all(verb: str, kind: Kind, namespace: str | None) -> bool:
-    return True
 
 
 class FakeCluster:
@@ -49,7 +45,7 @@ class FakeCluster:
             objects: that are there from the beginning, beside the namespaces `default` and `kube-system`.
         """
         self.kinds = (*OWN, *operators)
-        self.allows = _allows_all
+        self.allows: Allows = lambda verb, kind, namespace: True
         self.requests: list[tuple[str, str, int]] = []
         self.store = Store()
         self._server = Server(self.store, version, self.kinds, lambda *asked: self.allows(*asked))

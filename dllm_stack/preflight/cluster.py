@@ -128,6 +128,9 @@ class Cluster:
         if response.status == 401:
             raise NoAnswer(f"{self.address} does not accept the login")
         content = _parse(text)
+        if response.status == 403:
+            what = path.partition("?")[0].rpartition("/v1/")[2] or path
+            raise Unreadable(f"no right to read {what}")
         if response.status >= 400 or content is None:
             message = (content or {}).get("message", "")
             raise Unreadable(f"{response.status} {message}".strip())

@@ -81,7 +81,8 @@ def test_a_taint_that_the_chart_does_not_tolerate_is_named_with_the_value_that_d
     kept["spec"]["taints"].append(taint)
     finding = look(_cluster(kept))[TAINTS]
     assert (finding.state, finding.found) == ("missing", "team=a:NoSchedule keeps it away")
-    assert "dllm-stack.worker.tolerations[0].key=team" in finding.advice
+    toleration = '{"key": "team", "operator": "Exists", "effect": "NoSchedule"}'
+    assert finding.advice == f"--set-json 'dllm-stack.worker.tolerations=[{toleration}]'"
     finding = look(_cluster(kept, h200("b")))[TAINTS]
     assert (finding.state, finding.found) == ("ok", "all but a let it in")
     soft = {**taint, "effect": "PreferNoSchedule"}

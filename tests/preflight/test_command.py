@@ -56,7 +56,7 @@ def test_who_may_only_log_in_hears_what_is_unknown_and_what_he_may_not(command: 
     assert status == 1  # he may not install
     assert "not allowed in serving: create secrets, get secrets, list secrets, update secrets and" in out
     assert "1 missing" in out
-    assert out.count("is forbidden") == 6
+    assert out.count("no right to read") == 6
     assert "> ask whoever may list nodes to run this" in out
 
 

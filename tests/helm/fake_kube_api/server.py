@@ -15,7 +15,7 @@ from aiohttp import web
 from tests.helm.fake_kube_api import discovery, immutable, patches, protobuf, refusals, tables
 from tests.helm.fake_kube_api.fabricated import Fabrication
 from tests.helm.fake_kube_api.fields import take_over_changes
-from tests.helm.fake_kube_api.kinds import Kind, Object
+from tests.helm.fake_kube_api.kinds import VERBS, Kind, Object
 from tests.helm.fake_kube_api.refusals import Refusal
 from tests.helm.fake_kube_api.schema import schemas
 from tests.helm.fake_kube_api.selectors import Selects, selector
@@ -125,9 +125,15 @@ class Server:
 
     def _review(self, asked: Object) -> Object:
         attributes = asked["spec"]["resourceAttributes"]
-        group, plural = attributes.get("group", ""), attributes["resource"]
-        found = [kind for kind in self._kinds if (kind.group, kind.plural) == (group, plural)]
-        allowed = any(self._allows(attributes["verb"], kind, attributes.get("namespace")) for kind in found)
+        asks = {name: attributes.get(name, "") for name in ("group", "resource", "verb")}
+        found = [
+            kind
+            for kind in self._kinds
+            if asks["group"] in (kind.group, "*") and asks["resource"] in (kind.plural, "*")
+        ]
+        verbs = VERBS if asks["verb"] == "*" else (asks["verb"],)
+        namespace = attributes.get("namespace") or None
+        allowed = bool(found) and all(self._allows(verb, kind, namespace) for kind in found for verb in verbs)
         return {**asked, "metadata": {}, "status": {"allowed": allowed}}
 
     def _list(self, request: web.Request, target: _Target) -> web.Response:

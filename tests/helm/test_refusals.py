@@ -272,7 +272,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         [
             "pools.mini.scaling.min is 0, and config.queue.cold_start_s is not set: requests for a pool "
             "without workers would get 503 at once, and never bring one up. Set it to the time that a worker "
-            "takes to start, 1275 s at most."
+            "takes to start, 1575 s at most."
         ],
     ),
     "more workers at least than at most": (

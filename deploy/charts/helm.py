@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import subprocess
 import sys
@@ -60,11 +61,14 @@ def template(
     arguments = [word for one in sets for word in ("--set", one)]
     if values is not None:
         arguments += ["--values", "-"]
-    return run(
-        "template", release, chart, "--namespace", NAMESPACE, *arguments, helm=helm, values=values
-    )
+    return run("template", release, chart, "--namespace", NAMESPACE, *arguments, helm=helm, values=values)
 
 
 def manifests(text: str) -> list[Manifest]:
-    """In Helm's order."""
+    """In Helm's order; the caller's to change."""
+    return copy.deepcopy(_read(text))
+
+
+@cache
+def _read(text: str) -> list[Manifest]:
     return [manifest for manifest in yaml.load_all(text, Loader=yaml.CSafeLoader) if manifest]

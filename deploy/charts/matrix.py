@@ -103,7 +103,7 @@ VARIANTS: dict[str, Values] = {
     "load-balancer": {"gateway": {"service": {"type": "LoadBalancer", "annotations": {"a.example/b": "c"}}}},
 }
 
-_SINCE = {"weights-image": "1.31"}  # the field; the feature behind it is on by default since 1.35
+_SINCE = {"weights-image": "1.33"}
 
 _FLASH: Values = {"pools": {"mini": None, "flash": {"model": "llada2.1-flash", "revision": _COMMIT}}}
 
@@ -135,7 +135,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Every chart as it is, with everything on and with flash where that fits; two of them in every variant."""
+    """Every chart as it is, with everything on, and with flash where it fits; two of them in every variant."""
     found = []
     for chart in thin_charts():
         found.append(Case(chart.name, chart, {}))

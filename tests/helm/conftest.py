@@ -22,7 +22,8 @@ Render = Callable[..., list[Manifest]]
 
 @pytest.fixture(scope="session")
 def render() -> Render:
-    """`render(chart, *sets, values=None, release="x", helm="helm")`: the manifests, in Helm's order.
+    """`render(chart, *sets, values=None, release="x", kubernetes="1.35.0", helm="helm")`: the manifests, in
+    Helm's order.
 
     `chart` is a folder of deploy/helm; `sets` are as for --set, `values` a mapping as in a values file. In a
     thin chart all lies under `dllm-stack`. Each rendering is done once a session; what it returns is a fresh
@@ -37,10 +38,11 @@ def render() -> Render:
         *sets: str,
         values: dict[str, Any] | None = None,
         release: str = "x",
+        kubernetes: str = "1.35.0",
         helm: str = "helm",
     ) -> list[Manifest]:
         given = None if values is None else json.dumps(values)
-        return manifests(template(CHARTS / chart, sets, given, release, helm))
+        return manifests(template(CHARTS / chart, sets, given, release, kubernetes, helm))
 
     return rendered
 

@@ -136,7 +136,7 @@ other:
 
 
 def test_a_value_without_a_word_about_it_is_an_error() -> None:
-    with pytest.raises(values.ValuesError, match="line 2: group.size has no comment"):
+    with pytest.raises(values.ValuesError, match=r"line 2: group\.size has no comment"):
         values.read("group:\n  size: 3\n")
 
 

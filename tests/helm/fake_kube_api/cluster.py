@@ -3,9 +3,9 @@ client libraries, and nothing behind it.
 
 As the real one: discovery, OpenAPI, validation against the published schemas, creation, update, deletion,
 watches, dry runs, tables, merge and strategic merge patches, server-side apply with its owners of fields,
-access reviews. Not there: admission, defaults, quotas, finalizers, logs, exec, and any controller, scheduler or
-kubelet. `fabricated.py` makes up what those would report. So what goes well here has shown how a client and a chart
-behave; it has deployed nothing.
+access reviews. Not there: admission, defaults, quotas, finalizers, logs, exec, and any controller, scheduler
+or kubelet. `fabricated.py` makes up what those would report. So what goes well here has shown how a client
+and a chart behave; it has deployed nothing.
 """
 
 from __future__ import annotations

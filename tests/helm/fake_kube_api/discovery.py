@@ -45,6 +45,7 @@ def resources(kinds: Sequence[Kind], root: str) -> Object | None:
             "namespaced": kind.namespaced,
             "kind": kind.name,
             "shortNames": list(kind.short),
+            "categories": kind.categories,
             "verbs": ["get"] if subresource else list(kind.verbs),
         }
         for kind in members
@@ -132,6 +133,7 @@ def _aggregated(kind: Kind) -> Object:
         "singularResource": kind.name.lower(),
         "verbs": list(kind.verbs),
         "shortNames": list(kind.short),
+        "categories": kind.categories,
         "subresources": [
             {"subresource": name, "responseKind": gvk, "verbs": ["get"]} for name in kind.subresources
         ],

@@ -1,8 +1,8 @@
 """What a cluster would do with the objects, made up: nothing runs here.
 
 Pods of a Deployment or a StatefulSet are written down and called ready at once, a Job and a lone pod are
-called done. An image with the tag `not-there` is called impossible to pull, and one with the tag `fails` exits
-with 1: so a client sees a release that never becomes ready, or a test that fails.
+called done. An image with the tag `not-there` is called impossible to pull, and one with the tag `fails`
+exits with 1: so a client sees a release that never becomes ready, or a test that fails.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class Fabrication:
         self._acts = {
             "Namespace": self._namespace,
             "Deployment": self._deployment,
+            "ReplicaSet": self._replica_set,
             "StatefulSet": self._stateful_set,
             "Job": self._job,
             "Pod": self._pod,
@@ -110,7 +111,7 @@ class Fabrication:
         digest = _hash(template)[:10]
         labels = {**template["metadata"]["labels"], "pod-template-hash": digest}
         new = f"{metadata['name']}-{digest}"
-        self._replica_set(content, new, labels, replicas)
+        self._scale(content, new, labels, replicas)
         pods = [
             self._write_pod(
                 content, template, f"{new}-{index}", labels, owner=self._find("ReplicaSet", content, new)
@@ -125,7 +126,7 @@ class Fabrication:
         ]
         # A rolling update takes no old pod away for a new one that does not come up.
         for name in others if ready == replicas else []:
-            self._replica_set(content, name, None, 0)
+            self._scale(content, name, None, 0)
         self._trim(new, replicas, content)
         for name in others if ready == replicas else []:
             self._trim(name, 0, content)
@@ -178,9 +179,20 @@ class Fabrication:
             },
         )
 
-    def _replica_set(
-        self, deployment: Object, name: str, labels: dict[str, str] | None, replicas: int
-    ) -> None:
+    def _replica_set(self, content: Object) -> None:
+        replicas = content["spec"]["replicas"]
+        ready = 0 if _has_tag(content["spec"]["template"], NOT_THERE) else replicas
+        self._set_status(
+            content,
+            {
+                "observedGeneration": content["metadata"]["generation"],
+                "replicas": replicas,
+                "readyReplicas": ready,
+                "availableReplicas": ready,
+            },
+        )
+
+    def _scale(self, deployment: Object, name: str, labels: dict[str, str] | None, replicas: int) -> None:
         kind = _KINDS["ReplicaSet"]
         namespace = deployment["metadata"]["namespace"]
         content = self._store.find(kind, namespace, name)
@@ -199,8 +211,6 @@ class Fabrication:
                 "spec": {"selector": {"matchLabels": labels}, "template": template},
             }
         content["spec"]["replicas"] = replicas
-        ready = 0 if _has_tag(content["spec"]["template"], NOT_THERE) else replicas
-        content["status"] = {"replicas": replicas, "readyReplicas": ready, "availableReplicas": ready}
         self._store.put(kind, content)
 
     def _write_pod(

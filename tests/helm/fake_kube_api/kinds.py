@@ -3,11 +3,13 @@ operators, which a test may add."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Object = dict[str, Any]
 
+# What `kubectl get all` shows.
+_ALL = {"Pod", "Service", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob"}
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -26,11 +28,15 @@ class Kind:
     namespaced: bool = True
     short: tuple[str, ...] = ()
     verbs: tuple[str, ...] = VERBS
-    subresources: tuple[str, ...] = field(default=("status",))
+    subresources: tuple[str, ...] = ("status",)
 
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def categories(self) -> list[str]:
+        return ["all"] if self.name in _ALL else []
 
     @property
     def root(self) -> str:

@@ -1,5 +1,5 @@
-"""Secrets and ConfigMaps as Helm's client sends them: it writes the core's kinds as protobuf, whatever the
-server would rather read."""
+"""Namespaces, Secrets and ConfigMaps as helm and kubectl create them: they write them as protobuf,
+whatever the server would rather read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.helm.fake_kube_api.kinds import Object
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"
 
-# Of Kubernetes' generated.proto files, with their numbers, what Helm fills. Others' fields are skipped.
+# Of Kubernetes' generated.proto files, with their numbers, what the two fill. Others' fields are skipped.
 _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "TypeMeta": {"apiVersion": (1, "string"), "kind": (2, "string")},
     "Unknown": {"typeMeta": (1, "TypeMeta"), "raw": (2, "bytes")},
@@ -26,6 +26,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "labels": (11, "map string"),
         "annotations": (12, "map string"),
     },
+    "Namespace": {"metadata": (1, "ObjectMeta")},
     "Secret": {
         "metadata": (1, "ObjectMeta"),
         "data": (2, "map bytes"),
@@ -50,7 +51,7 @@ def read(body: bytes) -> Object:
     unknown = _classes["Unknown"]()
     unknown.ParseFromString(body.removeprefix(_MAGIC))
     kind = unknown.typeMeta.kind
-    if kind not in ("Secret", "ConfigMap"):
+    if kind not in ("Namespace", "Secret", "ConfigMap"):
         raise refusals.unsupported(f"{kind} as protobuf")
     message = _classes[kind]()
     message.ParseFromString(unknown.raw)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import yaml
 from aiohttp import web
 
-from tests.helm.fake_kube_api import discovery, patches, protobuf, refusals, tables
+from tests.helm.fake_kube_api import discovery, immutable, patches, protobuf, refusals, tables
 from tests.helm.fake_kube_api.fabricated import Fabrication
 from tests.helm.fake_kube_api.fields import take_over_changes
 from tests.helm.fake_kube_api.kinds import Kind, Object
@@ -250,12 +250,14 @@ class Server:
         content.setdefault("kind", kind.name)
         strictness = cast(Strictness, request.query.get("fieldValidation", "Warn"))
         content, warnings = checked(kind, content, self._version, strictness)
+        if old is not None:
+            immutable.check(kind, old, content)
         if not _is_apply(request):
             schema = self._schemas.of(kind)
             take_over_changes(old, content, schema, request.query.get("fieldManager", "unknown"))
         content = _with_data(content)
         if "dryRun" in request.query:
-            content = self._store.stamp(kind, content, old)
+            content = self._store.stamp(content, old)
         else:
             content = self._store.put(kind, content)
             # The controllers may have gone on with it.

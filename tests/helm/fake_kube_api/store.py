@@ -57,8 +57,8 @@ class Store:
         """Of which there is any object."""
         return list({kind: None for kind, _, _ in self._objects})
 
-    def stamp(self, kind: Kind, content: Object, old: Object | None) -> Object:
-        """With the metadata that the server gives an object when it is written."""
+    def stamp(self, content: Object, old: Object | None) -> Object:
+        """With the metadata that the server gives an object when it is written; or `old`, if it is the same."""
         content = copy.deepcopy(content)
         metadata = content["metadata"]
         before = old["metadata"] if old else {}
@@ -69,6 +69,8 @@ class Store:
         if "spec" in content:
             metadata["generation"] = before.get("generation", 0) + changed
         metadata["resourceVersion"] = str(self.version + 1)
+        if old is not None and _without_version(content) == _without_version(old):
+            return copy.deepcopy(old)
         return content
 
     def put(self, kind: Kind, content: Object) -> Object:
@@ -76,9 +78,9 @@ class Store:
         metadata = content["metadata"]
         key = (kind, metadata.get("namespace") if kind.namespaced else None, metadata["name"])
         old = self._objects.get(key)
-        content = self.stamp(kind, content, old)
-        if old is not None and _without_version(content) == _without_version(old):
-            return copy.deepcopy(old)
+        content = self.stamp(content, old)
+        if content == old:
+            return content
         self._objects[key] = content
         self._tell("ADDED" if old is None else "MODIFIED", kind, content)
         return copy.deepcopy(content)

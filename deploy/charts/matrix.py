@@ -135,7 +135,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Every chart as it is, with everything on, and with flash where it fits; two of them in every variant."""
+    """Every chart as it is, with everything on, with flash where that fits; two of them in every variant."""
     found = []
     for chart in thin_charts():
         found.append(Case(chart.name, chart, {}))

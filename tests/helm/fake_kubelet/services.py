@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from tests.helm.fake_kubelet.environment import Object
@@ -95,30 +96,31 @@ async def connect(node: Node, address: str, port: int) -> Streams:
 
 
 async def serve(
-    listener: object, target: Callable[[], asyncio.Future[Streams] | object], tasks: set[asyncio.Task[None]]
+    listener: socket.socket, target: Callable[[], Awaitable[Streams]], tasks: set[asyncio.Task[None]]
 ) -> asyncio.Server:
     """Carries each connection to what `target` connects it to; a reset at one end is one at the other."""
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            other_reader, other_writer = await target()  # type: ignore[misc]
+            other_reader, other_writer = await target()
         except OSError:
             writer.transport.abort()
             return
         try:
             await asyncio.gather(_pump(reader, other_writer), _pump(other_reader, writer))
         except OSError:
-            pass
+            for end in (writer, other_writer):
+                end.transport.abort()
         finally:
             for end in (writer, other_writer):
-                end.transport.abort() if not end.is_closing() else None
+                end.close()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(carry(reader, writer))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    return await asyncio.start_server(accept, sock=listener)  # type: ignore[arg-type]
+    return await asyncio.start_server(accept, sock=listener)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

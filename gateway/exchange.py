@@ -161,7 +161,7 @@ class Exchange(Response):
 
     async def _read(self, headers: Headers, receive: Receive, tenant: Tenant) -> Call | Inquiry:
         gateway = self._gateway
-        if gateway.draining:
+        if gateway.refuses:
             raise RequestError(SHUTTING_DOWN)
         limit_s = gateway.settings.gateway.body_timeout_s
         try:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from deploy.charts.generated import files
+from pathlib import Path
+
+from deploy.charts import golden, schema, table
+from deploy.charts.places import PAGE
 
 
 def main() -> None:
-    for path, content in files().items():
+    _write(schema.files())  # Helm refuses what they do not know, so that the renders come after
+    _write({PAGE: table.page()} | golden.files())
+
+
+def _write(files: dict[Path, str]) -> None:
+    for path, content in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
 

@@ -1,7 +1,8 @@
-"""Helm, as the tests and the generator ask it."""
+"""Real Helm, 4 and 3, as the generator and the tests ask it."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -12,44 +13,58 @@ import yaml
 
 Manifest = dict[str, Any]
 
-BIN = Path(sys.prefix) / "bin"
+HELMS = ("helm", "helm3")
+NAMESPACE = "serving"
 
 
 class HelmError(Exception):
-    """What Helm printed when it refused."""
+    """Helm refused; the message is what it says on stderr."""
 
 
-def run(*arguments: str, helm: str = "helm") -> str:
+def tool(name: str) -> str:
+    """The path of helm, helm3 or kubectl, which requirements/helm.sh puts beside this Python."""
+    own = Path(sys.prefix) / "bin" / name
+    found = str(own) if own.exists() else shutil.which(name)
+    assert found, f"there is no {name}: run requirements/helm.sh"
+    return found
+
+
+def run(*arguments: str | Path, helm: str = "helm", values: str | None = None) -> str:
     """
     Args:
-        helm: `helm`, or `helm3`.
+        helm: `helm`, which is Helm 4, or `helm3`.
+        values: YAML for `--values -`.
 
     Raises:
         HelmError: it ended with another status than 0.
     """
-    done = subprocess.run([BIN / helm, *arguments], capture_output=True, text=True, check=False)
+    command = [tool(helm), *map(str, arguments)]
+    done = subprocess.run(command, input=values, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
-        raise HelmError(done.stderr.strip())
+        raise HelmError(done.stderr)
     return done.stdout
 
 
 @cache
 def template(
-    chart: Path, sets: tuple[str, ...] = (), values: str = "", api: tuple[str, ...] = (), helm: str = "helm"
+    chart: Path, sets: tuple[str, ...] = (), values: str | None = None, release: str = "x", helm: str = "helm"
 ) -> str:
-    """What an installation `dllm` in namespace `serving` would be, as YAML."""
-    arguments = ["template", "dllm", str(chart), "--namespace", "serving", "--include-crds"]
-    arguments += [word for pair in sets for word in ("--set", pair)]
-    arguments += [word for version in api for word in ("--api-versions", version)]
-    if not values:
-        return run(*arguments, helm=helm)
-    done = subprocess.run(
-        [BIN / helm, *arguments, "--values", "-"], input=values, capture_output=True, text=True, check=False
+    """What an installation in the namespace `serving` would be.
+
+    Args:
+        sets: as for --set.
+
+    Raises:
+        HelmError: it cannot be.
+    """
+    arguments = [word for one in sets for word in ("--set", one)]
+    if values is not None:
+        arguments += ["--values", "-"]
+    return run(
+        "template", release, chart, "--namespace", NAMESPACE, *arguments, helm=helm, values=values
     )
-    if done.returncode:
-        raise HelmError(done.stderr.strip())
-    return done.stdout
 
 
 def manifests(text: str) -> list[Manifest]:
+    """In Helm's order."""
     return [manifest for manifest in yaml.load_all(text, Loader=yaml.CSafeLoader) if manifest]

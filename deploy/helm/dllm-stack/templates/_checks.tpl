@@ -2,14 +2,18 @@
 
 {{/* To be the first thing in every template. */}}
 {{- define "dllm-stack.checks" -}}
-{{- /* A pool that is null is one that somebody took away; in a subchart's values Helm leaves the null there. */ -}}
-{{- range $name, $pool := .Values.pools -}}
+{{- include "dllm-stack.dropNoPools" . -}}
+{{- with include "dllm-stack.reasons" . | trim -}}
+{{- fail (printf "\n%s" .) -}}
+{{- end -}}
+{{- end }}
+
+{{/* A pool that is null is none: so does one take out a pool that a thin chart brings. Helm leaves the null in. */}}
+{{- define "dllm-stack.dropNoPools" -}}
+{{- range $name, $pool := deepCopy .Values.pools -}}
 {{- if kindIs "invalid" $pool -}}
 {{- $_ := unset $.Values.pools $name -}}
 {{- end -}}
-{{- end -}}
-{{- with include "dllm-stack.reasons" . | trim -}}
-{{- fail (printf "\n%s" .) -}}
 {{- end -}}
 {{- end }}
 

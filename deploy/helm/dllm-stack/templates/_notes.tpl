@@ -1,5 +1,6 @@
 {{/* What to do next, as commands to paste. Takes the base chart's root. */}}
 {{- define "dllm-stack.notes" -}}
+{{- include "dllm-stack.dropNoPools" . -}}
 {{- $gateway := include "dllm-stack.name" (dict "root" . "component" "gateway") }}
 {{- $in := printf "--namespace %s" .Release.Namespace }}
 {{- $ingress := .Values.gateway.ingress }}

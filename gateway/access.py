@@ -24,7 +24,6 @@ from gateway.fields.terms import DEFAULT_TENANT, tenant_named, usual_tier
 from gateway.http.body import LINGER_S, ClientGone
 from gateway.http.channel import Channel
 from gateway.http.refusal import refuse_unread
-from gateway.http.request_id import request_id_of
 from gateway.inquiry import Inquiry
 from gateway.jobs import Call
 from gateway.metrics import Metrics
@@ -168,7 +167,7 @@ class Guard:
                 scope[_TENANT] = await self._access.tenant(Headers(scope=scope))
             except RequestError as error:
                 give_up_at = asyncio.get_running_loop().time() + GIVE_UP_S
-                channel = Channel(send, request_id_of(scope), give_up_at)
+                channel = Channel(send, give_up_at)
                 with suppress(ClientGone):
                     await refuse_unread(error.problem, receive, channel)
                 return

@@ -47,7 +47,7 @@ class Guard:
             key = await self._access.admin(headers)  # it may have been revoked meanwhile
         except RequestError as error:
             give_up_at = asyncio.get_running_loop().time() + GIVE_UP_S
-            channel = Channel(send, request_id_of(scope), give_up_at)
+            channel = Channel(send, give_up_at)
             with suppress(ClientGone):
                 await refuse_unread(error.problem, receive, channel)
         except ClientGone:

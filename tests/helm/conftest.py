@@ -35,8 +35,11 @@ def tool(name: str) -> str:
 
 
 @functools.cache
-def _rendered(chart: str, sets: tuple[str, ...], values: str | None, release: str, helm: str) -> str:
+def _rendered(
+    chart: str, sets: tuple[str, ...], values: str | None, release: str, kubernetes: str, helm: str
+) -> str:
     command = [tool(helm), "template", release, str(CHARTS / chart), "--namespace", "serving"]
+    command += ["--kube-version", kubernetes]
     for one in sets:
         command += ["--set", one]
     if values is not None:
@@ -49,7 +52,7 @@ def _rendered(chart: str, sets: tuple[str, ...], values: str | None, release: st
 
 @pytest.fixture(scope="session")
 def render() -> Render:
-    """`render(chart, *sets, values=None, release="x", helm="helm")`: the manifests, in Helm's order.
+    """`render(chart, *sets, values=None, release="x", kubernetes="1.35.0", helm="helm")`: the manifests, in Helm's order.
 
     `chart` is a folder of deploy/helm; `sets` are as for --set, `values` a mapping as in a values file. In a
     thin chart all lies under `dllm-stack`. Each rendering is done once a session; what it returns is a fresh
@@ -64,9 +67,11 @@ def render() -> Render:
         *sets: str,
         values: dict[str, Any] | None = None,
         release: str = "x",
+        kubernetes: str = "1.35.0",
         helm: str = "helm",
     ) -> list[Manifest]:
-        text = _rendered(chart, sets, None if values is None else json.dumps(values), release, helm)
+        given = None if values is None else json.dumps(values)
+        text = _rendered(chart, sets, given, release, kubernetes, helm)
         return [manifest for manifest in yaml.load_all(text, Loader=yaml.CSafeLoader) if manifest]
 
     return manifests

@@ -1,8 +1,19 @@
 {{/* What cannot work, a sentence a line: which value, what is wrong with it, what to do. */}}
 
+{{/* To be the first thing in every template. */}}
 {{- define "dllm-stack.checks" -}}
+{{- include "dllm-stack.dropNoPools" . -}}
 {{- with include "dllm-stack.reasons" . | trim -}}
 {{- fail (printf "\n%s" .) -}}
+{{- end -}}
+{{- end }}
+
+{{/* A pool that is null is none: so does one take out a pool that a thin chart brings. Helm leaves the null in. */}}
+{{- define "dllm-stack.dropNoPools" -}}
+{{- range $name, $pool := deepCopy .Values.pools -}}
+{{- if kindIs "invalid" $pool -}}
+{{- $_ := unset $.Values.pools $name -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -11,14 +22,14 @@
 {{- include "dllm-stack.redisReasons" . -}}
 {{- include "dllm-stack.keyReasons" . -}}
 {{- include "dllm-stack.weightReasons" . -}}
-{{- include "dllm-stack.graceReasons" (dict "root" . "component" "gateway" "what" "preStopS + config.gateway.drain_s + 10") -}}
-{{- include "dllm-stack.graceReasons" (dict "root" . "component" "worker" "what" "config.worker.drain_s + 30") -}}
+{{- include "dllm-stack.graceReasons" (dict "root" . "component" "gateway" "values" .Values.gateway "what" "preStopS + config.gateway.drain_s + 10") -}}
 {{- if not .Values.pools }}
 pools is empty, so nothing would be served: give one, as in `pools.mini.model: llada2.1-mini`.
 {{- end }}
 {{- range $name, $pool := .Values.pools -}}
 {{- include "dllm-stack.poolReasons" (dict "root" $ "name" $name) -}}
 {{- end -}}
+{{- include "dllm-stack.edgeReasons" . -}}
 {{- end }}
 
 {{- define "dllm-stack.nameReasons" -}}
@@ -33,6 +44,10 @@ The release's name {{ $prefix | quote }} begins the names of Services: choose on
 {{- if eq $redis.mode "external" -}}
 {{- if not (or $redis.external.url $redis.external.secret.name) }}
 redis.mode is external, but neither redis.external.url nor redis.external.secret.name says where it is: give one of them.
+{{- else if and $redis.external.url $redis.external.secret.name }}
+redis.external.url and redis.external.secret.name both say where Redis is: give one of them.
+{{- else if and $redis.external.url (not (regexMatch "^rediss?(\\+(sentinel|cluster))?://." $redis.external.url)) }}
+redis.external.url is none of redis://, rediss://, redis+sentinel:// and redis+cluster://: correct it (docs/operations.md has examples).
 {{- end -}}
 {{- else -}}
 {{- if gt (int .Values.gateway.zones) 1 }}
@@ -63,6 +78,9 @@ keys.mode is file, but keys.secret.name does not say which Secret holds the key 
 {{- if gt (len $kinds) 1 }}
 weights.volume has {{ join " and " $kinds }}, but is one volume: keep one of them, and set the other to null.
 {{- end -}}
+{{- if and $volume.image (semverCompare "<1.33.0-0" .Capabilities.KubeVersion.Version) }}
+weights.volume.image needs Kubernetes 1.33 or later, and this is {{ .Capabilities.KubeVersion.Version }}: use another kind of volume.
+{{- end -}}
 {{- with $volume.pvc -}}
 {{- if not (or .claimName .size) }}
 weights.volume.pvc has neither claimName nor size: name a claim of yours, or say how large a new one is to be.
@@ -85,7 +103,7 @@ weights.volume.pvc.accessMode is {{ $mode }}, but up to {{ $most }} workers use 
 {{- $given := include "dllm-stack.graceS" . | int -}}
 {{- $least := include "dllm-stack.leastGraceS" . | int -}}
 {{- if lt $given $least }}
-{{ .component }}.terminationGraceS is {{ $given }}, but stopping in order takes up to {{ $least }} seconds ({{ .what }}), and what runs longer is killed: raise it, or leave it null.
+{{ .component }}.terminationGraceS{{ with .pool }} of pools.{{ . }}{{ end }} is {{ $given }}, but stopping in order takes up to {{ $least }} seconds ({{ .what }}), and what runs longer is killed: raise it, or leave it null.
 {{- end -}}
 {{- end }}
 
@@ -102,8 +120,10 @@ weights.volume.pvc.accessMode is {{ $mode }}, but up to {{ $most }} workers use 
 {{- $pool := include "dllm-stack.pool" . | fromYaml -}}
 {{- $facts := default dict $pool.modelFile.facts -}}
 {{- include "dllm-stack.gpuReasons" (dict "this" $this "pool" $pool "facts" $facts) -}}
+{{- include "dllm-stack.checkpointReasons" (dict "this" $this "root" .root "pool" $pool) -}}
 {{- include "dllm-stack.revisionReasons" (dict "this" $this "pool" $pool "facts" $facts) -}}
 {{- include "dllm-stack.scalingReasons" (dict "this" $this "root" .root "scaling" (default dict $given.scaling)) -}}
+{{- include "dllm-stack.graceReasons" (dict "root" .root "component" "worker" "pool" .name "values" $pool.worker "what" "config.worker.drain_s + 30") -}}
 {{- range list "requests" "limits" -}}
 {{- range $resource, $_ := default dict (get (default dict $pool.worker.resources) .) -}}
 {{- if contains "/gpu" $resource }}
@@ -154,6 +174,24 @@ worker.affinity of {{ $this }} has a nodeAffinity, and so does the chart make on
 {{- $roomGB := mulf $gpuGB $pool.engine.mem_fraction -}}
 {{- if ge $shareGB $roomGB }}
 {{ .this }} does not fit: the {{ printf "%.0f" .facts.weights_gb }} GB of {{ $pool.model }} at engine.tp {{ $tp }} are {{ printf "%.0f" $shareGB }} GB a GPU, and engine.mem_fraction {{ $pool.engine.mem_fraction }} leaves {{ printf "%.0f" $roomGB }} of its {{ printf "%.0f" $gpuGB }} GB: raise {{ .this }}.engine.tp, or choose a profile with larger GPUs.
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* That there will be weights at all. */}}
+{{- define "dllm-stack.checkpointReasons" -}}
+{{- $checkpoint := .pool.modelFile.checkpoint -}}
+{{- $volume := .root.Values.weights.volume -}}
+{{- if not (or $volume.pvc $volume.hostPath $volume.image) -}}
+{{- if and .pool.onHub (not .root.Values.weights.download) }}
+weights.download is false, but weights.volume is an empty folder, so that {{ .this }} would have no weights: set it to true, or weights.volume to where {{ $checkpoint }} is.
+{{- else if hasPrefix "/weights" $checkpoint }}
+{{ .this }}.checkpoint is {{ $checkpoint }}, but weights.volume, which is mounted there, is an empty folder: set it to where the weights are.
+{{- end -}}
+{{- end -}}
+{{- range concat (default list .pool.engine.args) (dig "worker" "engine_args" list .root.Values.config) -}}
+{{- if regexMatch "^--(tp|tp-size|tensor-parallel-size)\\b" . }}
+{{ . | quote }} is among the engine arguments of {{ $.this }}, where the chart does not see it when it counts GPUs: set {{ $.this }}.engine.tp.
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -34,7 +34,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{/* Defaults of dllm_stack/settings.py that the chart counts with. */}}
 {{- define "dllm-stack.defaults" -}}
-gateway: {drain_s: 30, request_timeout_s: 600}
+gateway: {drain_s: 30, request_timeout_s: 600, max_body_bytes: 4194304, playground: true}
+queue: {cold_start_s: 0}
 worker: {drain_s: 30}
 redis: {timeout_s: 2}
 {{- end }}
@@ -45,7 +46,7 @@ redis: {timeout_s: 2}
 {{ dig .group .name (dig .group .name "" $defaults) .root.Values.config }}
 {{- end }}
 
-{{/* Seconds that a gateway or worker may take to stop. Takes {root, component}. */}}
+{{/* Seconds that a gateway or worker takes to stop at most. Takes {root, component}. */}}
 {{- define "dllm-stack.leastGraceS" -}}
 {{- $drain := include "dllm-stack.setting" (dict "root" .root "group" .component "name" "drain_s") | float64 | ceil | int -}}
 {{- if eq .component "gateway" -}}
@@ -55,7 +56,8 @@ redis: {timeout_s: 2}
 {{- end -}}
 {{- end }}
 
+{{/* Seconds that it is given. Takes {root, component, values}. */}}
 {{- define "dllm-stack.graceS" -}}
-{{- $given := (index .root.Values .component).terminationGraceS -}}
+{{- $given := .values.terminationGraceS -}}
 {{ if kindIs "invalid" $given }}{{ include "dllm-stack.leastGraceS" . }}{{ else }}{{ int $given }}{{ end }}
 {{- end }}

@@ -1,0 +1,59 @@
+"""From a request's bytes to what it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import Receive
+
+from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from dllm_stack.settings import GatewaySettings
+from dllm_stack.tenants import Tenant
+from gateway.fields.terms import settle_auto
+from gateway.gateway import Gateway
+from gateway.http.body import decode_json, read_body
+from gateway.inquiry import Inquiry
+from gateway.jobs import Call
+from gateway.record import Record
+from gateway.time_limit import TimeLimit
+
+# Takes the decoded body and the request's id. Raises RequestError.
+Interpret = Callable[[Any, Gateway, str], Awaitable[Call | Inquiry]]
+
+
+async def receive_body(
+    headers: Headers, receive: Receive, settings: GatewaySettings, limit: TimeLimit
+) -> bytes:
+    """
+    Raises:
+        RequestError: it is too large, or too late.
+        ClientGone
+    """
+    body_limit = TimeLimit(limit.arrived, settings.body_timeout_s)
+    try:
+        async with asyncio.timeout_at(min(limit.deadline, body_limit.deadline)):
+            return await read_body(headers, receive, settings.max_body_bytes)
+    except TimeoutError:
+        if limit.seconds <= body_limit.seconds:
+            raise RequestError(limit.exceeded("send its body")) from None
+        message = f"The body did not arrive within {body_limit.seconds:g} s."
+        raise RequestError(Problem(ErrorCode.REQUEST_TIMEOUT, message)) from None
+
+
+async def understand(
+    body: bytes, interpret: Interpret, gateway: Gateway, tenant: Tenant, record: Record
+) -> Call | Inquiry:
+    """
+    Raises:
+        RequestError: naming what is wrong with it.
+    """
+    asked = decode_json(body)
+    if isinstance(asked, dict):
+        record.is_for(asked.get("model"))
+        settle_auto(asked, tenant)
+    work = await interpret(asked, gateway, record.id)
+    record.asks(work)
+    return work

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -19,6 +21,8 @@ from gateway.inquiry import Inquiry
 from gateway.jobs import Call
 from gateway.record import Record
 from gateway.time_limit import TimeLimit
+
+LARGE_BYTES = 64 << 10  # a body that others are let in between
 
 # Takes the decoded body and the request's id. Raises RequestError.
 Interpret = Callable[[Any, Gateway, str], Awaitable[Call | Inquiry]]
@@ -50,10 +54,29 @@ async def understand(
     Raises:
         RequestError: naming what is wrong with it.
     """
-    asked = decode_json(body)
-    if isinstance(asked, dict):
-        record.is_for(asked.get("model"))
-        settle_auto(asked, tenant)
-    work = await interpret(asked, gateway, record.id)
-    record.asks(work)
+    is_large = len(body) > LARGE_BYTES
+    with _without_garbage_collection():
+        asked = decode_json(body)
+        if isinstance(asked, dict):
+            record.is_for(asked.get("model"))
+            settle_auto(asked, tenant)
+        if is_large:
+            await asyncio.sleep(0)  # what waits meanwhile goes on
+        work = await interpret(asked, gateway, record.id)
+        record.asks(work)
+        del asked
+    if is_large:
+        await asyncio.sleep(0)
     return work
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """It would look through a large document again and again while it is made and checked, and keep everybody
+    else waiting several times as long. If the block waits for something, all go on without it: that is
+    harmless."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -12,7 +12,6 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
-from dllm_stack.settings import GatewaySettings
 from dllm_stack.tenants import Tenant
 from gateway.fields.terms import settle_auto
 from gateway.gateway import Gateway
@@ -28,18 +27,17 @@ LARGE_BYTES = 64 << 10  # a body that others are let in between
 Interpret = Callable[[Any, Gateway, str], Awaitable[Call | Inquiry]]
 
 
-async def receive_body(
-    headers: Headers, receive: Receive, settings: GatewaySettings, limit: TimeLimit
-) -> bytes:
+async def receive_body(headers: Headers, receive: Receive, gateway: Gateway, limit: TimeLimit) -> bytes:
     """
     Raises:
-        RequestError: it is too large, or too late.
+        RequestError: it is too large, or too late, or its memory is needed for others.
         ClientGone
     """
+    settings = gateway.settings.gateway
     body_limit = TimeLimit(limit.arrived, settings.body_timeout_s)
     try:
-        async with asyncio.timeout_at(min(limit.deadline, body_limit.deadline)):
-            return await read_body(headers, receive, settings.max_body_bytes)
+        async with gateway.room.share(min(limit.deadline, body_limit.deadline)) as share:
+            return await read_body(headers, receive, settings.max_body_bytes, share)
     except TimeoutError:
         if limit.seconds <= body_limit.seconds:
             raise RequestError(limit.exceeded("send its body")) from None

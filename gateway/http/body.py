@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
+from gateway.http.room import Share
 
 LINGER_S = 5.0
 MAX_PARTS = 100_000  # strings, names among them, arrays and objects of one body
@@ -24,7 +25,7 @@ class ClientGone(Exception):
     """The client closed its connection, or reads no more."""
 
 
-async def read_body(headers: Headers, receive: Receive, limit: int) -> bytes:
+async def read_body(headers: Headers, receive: Receive, limit: int, share: Share) -> bytes:
     """
     Raises:
         RequestError: the body has more than `limit` bytes. No more than that was read.
@@ -38,7 +39,9 @@ async def read_body(headers: Headers, receive: Receive, limit: int) -> bytes:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
-        body += message.get("body", b"")
+        more = message.get("body", b"")
+        body += more
+        share.take(len(more))
         if len(body) > limit:
             raise _too_large(limit)
         if not message.get("more_body", False):

@@ -30,6 +30,11 @@ $(VENV)/.prometheus: requirements/prometheus.sh requirements/debian.sh $(VENV)/.
 	@requirements/prometheus.sh $(VENV)
 	@touch $@
 
+# And the charts by Helm 4 and 3.
+$(VENV)/.helm: requirements/helm.sh $(VENV)/.installed
+	@requirements/helm.sh $(VENV)
+	@touch $@
+
 # And the engine by the oldest SGLang that the extension supports.
 $(OLDEST)/.installed: requirements/sglang-0.5.17.txt $(VENV)/.installed
 	@echo "setup: sglang 0.5.17, for the tests"
@@ -53,7 +58,7 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(VENV)/.prometheus $(OLDEST)/.installed \
+test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(VENV)/.prometheus $(VENV)/.helm $(OLDEST)/.installed \
 		$(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
 	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadscope
 

@@ -1,5 +1,5 @@
 """The command `dllm-stack`: one subcommand a service, `up` for all on one machine; for operators `top`,
-`queue`, `keys` and `tenants`."""
+`queue`, `keys` and `tenants`; to measure a server `bench`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
+from dllm_stack.bench.commands import app as bench
 from dllm_stack.config_option import Config, load
 from dllm_stack.keys.commands import keys, tenants
 from dllm_stack.operator.commands import app as queue
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
+app.add_typer(bench, name="bench")
 app.add_typer(queue, name="queue")
 app.add_typer(keys, name="keys")
 app.add_typer(tenants, name="tenants")
@@ -44,6 +46,15 @@ def worker(config: Config = None) -> None:
     """Run one SGLang engine and the jobs it is given."""
     settings = load(config)
     from worker.main import run
+
+    run(settings)
+
+
+@app.command()
+def fetch(config: Config = None) -> None:
+    """Download the worker's checkpoint into the Hugging Face cache, if it is not there."""
+    settings = load(config)
+    from worker.fetch.main import run
 
     run(settings)
 

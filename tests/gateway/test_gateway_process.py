@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from dllm_stack.local.service import free_port
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings, Settings
 from tests.gateway.fake_worker import FakeWorker
@@ -43,12 +44,6 @@ class Process:
             return (await self.http.get(path)).status_code
         except httpx.TransportError:
             return 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

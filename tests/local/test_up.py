@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -158,15 +159,23 @@ def test_each_model_has_a_worker_with_an_address() -> None:
     ]
 
 
+def neighbours() -> tuple[int, socket.socket]:
+    """A free port, and a listener on the next one."""
+    while True:
+        port = free_port()
+        with suppress(OSError):  # somebody else is there
+            return port, listen("127.0.0.1", port + 1)
+
+
 def test_a_port_taken_from_one_of_several_workers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    port = free_port()
+    port, taken = neighbours()
     settings = Settings(
         gateway=GatewaySettings(port=0),
         router=RouterSettings(port=0),
         worker=WorkerSettings(port=port),
         up=UpSettings(models=["dllm-demo", "tiny-qwen3"]),
     )
-    with listen("127.0.0.1", port + 1):
+    with taken:
         assert stack_module.run(settings) == 1
     output = capsys.readouterr().out
     assert f"The worker-2 cannot listen on 127.0.0.1:{port + 1}" in output

@@ -1,0 +1,75 @@
+"""Manifests against the schemas of every Kubernetes that the charts are for; unknown fields are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import yaml
+from kubernetes_validate import utils
+
+from deploy.charts.helm import Manifest
+
+VERSIONS = tuple(f"1.{minor}" for minor in range(29, 38))
+
+# It reads its files, 2 MB each, anew for every manifest.
+utils.schema_contents = cache(utils.schema_contents)
+
+
+def errors(manifest: Manifest, version: str) -> list[str]:
+    """What is wrong with it, by field.
+
+    Args:
+        version: of Kubernetes. Custom resources have schemas of ours instead, the same for all versions.
+    """
+    name = f"{manifest['kind']}/{manifest['metadata']['name']}"
+    if own := custom_resources().get(_kind(manifest)):
+        found = jsonschema.Draft202012Validator(own).iter_errors(manifest)
+        return [f"{name}: {_path(error)}: {error.message}" for error in found]
+    try:
+        kubernetes_validate.validate(manifest, version, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return [f"{name} on {version}: {_path(error)}: {error.message}"]
+    except kubernetes_validate.SchemaNotFoundError as error:
+        return [f"{name}: {error.message}"]
+    return []
+
+
+def all_errors(manifests: Iterable[Manifest], versions: Iterable[str] = VERSIONS) -> list[str]:
+    distinct = {json.dumps(manifest, sort_keys=True): manifest for manifest in manifests}
+    return [
+        error for version in versions for manifest in distinct.values() for error in errors(manifest, version)
+    ]
+
+
+@cache
+def custom_resources() -> dict[str, dict[str, Any]]:
+    """Schemas of what the charts use of other people's resources, by kind."""
+    file = Path(__file__).with_name("custom_resources.yaml")
+    written: dict[str, dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return {kind: _strict(schema) for kind, schema in written.items()}
+
+
+def _strict(schema: Any) -> Any:
+    """No field that it does not name."""
+    if isinstance(schema, list):
+        return [_strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    strict = {key: _strict(value) for key, value in schema.items()}
+    if "properties" in schema and "type" not in schema:
+        strict = {"type": "object", "additionalProperties": False} | strict
+    return strict
+
+
+def _kind(manifest: Manifest) -> str:
+    return f"{manifest['apiVersion']}/{manifest['kind']}"
+
+
+def _path(error: jsonschema.ValidationError) -> str:
+    return ".".join(str(part) for part in error.absolute_path) or "the manifest"

@@ -1,0 +1,47 @@
+"""The files of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dllm_stack.bench import result
+from dllm_stack.bench.problem import Problem
+from dllm_stack.bench.result import Result
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Attributes: stem: of the files, without an ending; None: none are written."""
+
+    stem: Path | None
+
+    @classmethod
+    def at(cls, stem: Path | None) -> Writer:
+        """
+        Raises:
+            Problem: nothing can be written there. Better known before a run than after it.
+        """
+        if stem is None:
+            return cls(None)
+        stem = stem.with_suffix("") if stem.suffix == ".json" else stem
+        try:
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            _file(stem, ".json").touch()
+        except OSError as error:
+            raise Problem("--output", f"{stem}: {error.strerror}") from None
+        return cls(stem)
+
+    def write(self, found: Result) -> Iterator[str]:
+        """Says what it has written."""
+        if self.stem is None:
+            return
+        result.save_json(found, file := _file(self.stem, ".json"))
+        yield f"Written: {file}"
+        result.save_csv(found.records, file := _file(self.stem, ".csv"))
+        yield f"Written: {file}"
+
+
+def _file(stem: Path, ending: str) -> Path:
+    return stem.with_name(stem.name + ending)

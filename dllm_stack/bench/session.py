@@ -1,0 +1,173 @@
+"""A whole run: plan, warm-up, load, figures, table, files."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from dllm_stack.bench import load, plan, result, server
+from dllm_stack.bench.endpoints import Endpoint, Manner
+from dllm_stack.bench.load import Run, Target
+from dllm_stack.bench.metrics import figures
+from dllm_stack.bench.plan import Options, Plan
+from dllm_stack.bench.problem import Problem
+from dllm_stack.bench.records import Record
+from dllm_stack.bench.result import Load, Result
+
+_WARM_UP_TOKENS = 32  # of each answer at most, as in bench_serving
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is not about the requests themselves.
+
+    Attributes:
+        stats: ask what blocks have cost; None: if the server is a dllm-stack and the model a diffusion model.
+    """
+
+    base_url: str
+    endpoint: Endpoint
+    model: str | None
+    stream: bool
+    ignore_eos: bool
+    stats: bool | None
+    extra: dict[str, Any]
+    concurrency: int | None
+    warm_up: int
+    timeout_s: float
+    progress: bool
+
+
+async def run(options: Options, setup: Setup, console: Console) -> Result:
+    """Prints the table.
+
+    Args:
+        console: for all that is not the table: stderr.
+
+    Raises:
+        Problem
+    """
+    planned = plan.make(options)
+    target = await _target(options, setup, planned)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        """The first Ctrl-C ends the run with what was measured, a second one the process."""
+        stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        await _warm_up(target, setup, planned, stop)
+        began = datetime.now(UTC)
+        with _bar(console, len(planned.asks), shown=setup.progress) as advance:
+            done = await load.run(target, planned.asks, setup.concurrency, stop, advance)
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+    headers = planned.asks[0].tenant.headers
+    accept_length = await server.accept_length(setup.base_url, headers)
+    return _result(options, setup, planned, target, done, began, accept_length)
+
+
+async def _target(options: Options, setup: Setup, planned: Plan) -> Target:
+    found = await server.models(setup.base_url, planned.asks[0].tenant.headers)
+    model = server.choose(found, setup.model)
+    stats = model.decoding is not None if setup.stats is None else setup.stats
+    manner = Manner(setup.model or model.id, setup.stream, setup.ignore_eos, stats, setup.extra)
+    return Target(setup.base_url, setup.endpoint, manner, setup.timeout_s)
+
+
+async def _warm_up(target: Target, setup: Setup, planned: Plan, stop: asyncio.Event) -> None:
+    """
+    Raises:
+        Problem: none of it was answered.
+    """
+    if not setup.warm_up:
+        return
+    first = planned.asks[0]
+    tokens = min(first.prompt.output_tokens, _WARM_UP_TOKENS)
+    ask = replace(first, prompt=replace(first.prompt, output_tokens=tokens), due_s=None)
+    done = await load.run(target, [ask] * setup.warm_up, setup.concurrency, stop)
+    if done.records and not stop.is_set() and not any(record.answered for record in done.records):
+        last = done.records[-1]
+        raise Problem("", f"No warm-up request was answered: {last.error}: {last.detail}")
+
+
+@contextmanager
+def _bar(console: Console, total: int, *, shown: bool) -> Iterator[Any]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[failed]}"),
+    )
+    # Four times a second, however many requests end.
+    with Progress(*columns, console=console, disable=not shown, refresh_per_second=4) as progress:
+        task = progress.add_task("requests", total=total, failed="")
+        failed = 0
+
+        def advance(record: Record) -> None:
+            nonlocal failed
+            failed += not record.answered
+            progress.update(task, advance=1, failed=f"{failed} failed" if failed else "")
+
+        yield advance
+
+
+def _result(
+    options: Options,
+    setup: Setup,
+    planned: Plan,
+    target: Target,
+    done: Run,
+    began: datetime,
+    accept_length: float | None,
+) -> Result:
+    answered = [record for record in done.records if record.answered]
+    for record, tokens in zip(
+        answered, planned.tokenizer.count([record.text for record in answered]), strict=True
+    ):
+        record.retokenized = tokens
+    groups = result.grouped(done.records, done.duration_s)
+    described = plan.described(options) | {
+        "stream": setup.stream,
+        "ignore_eos": setup.ignore_eos,
+        "warmup_requests": setup.warm_up,
+        "extra_request_body": setup.extra,
+    }
+    return Result(
+        began=began.isoformat(timespec="seconds"),
+        version=version("dllm-stack"),
+        machine=f"{psutil.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}",
+        load=Load(
+            backend=setup.endpoint.backend,
+            url=setup.base_url,
+            model=target.manner.model,
+            dataset=planned.dataset,
+            requests=len(planned.asks),
+            rate=planned.rate,
+            concurrency=setup.concurrency,
+            seed=options.seed,
+            arrivals=planned.arrivals,
+            options=described,
+        ),
+        figures=figures(done.records, done.duration_s),
+        groups=groups if len(groups) > 1 else {},
+        cost=done.cost,
+        accept_length=accept_length,
+        interrupted=done.interrupted,
+        records=done.records,
+    )

@@ -143,6 +143,9 @@ def _result(
         record.retokenized = tokens
     groups = result.grouped(done.records, done.duration_s)
     described = plan.described(options) | {
+        "backend": setup.endpoint.backend,
+        "model": target.manner.model,
+        "max_concurrency": setup.concurrency,
         "stream": setup.stream,
         "ignore_eos": setup.ignore_eos,
         "warmup_requests": setup.warm_up,

@@ -12,6 +12,7 @@ import typer
 
 from dllm_stack.bench.choices import Arrivals, Backend, Dataset
 from dllm_stack.bench.problem import Problem
+from dllm_stack.bench.url import server_url
 
 app = typer.Typer()
 
@@ -194,7 +195,7 @@ def bench(
     )
     try:
         setup = Setup(
-            base_url=_url(base_url),
+            base_url=server_url(base_url),
             endpoint=ENDPOINTS[backend],
             model=model,
             stream=not no_stream,
@@ -224,12 +225,6 @@ def _need_numpy() -> None:
     if find_spec("numpy") is None:
         typer.echo("Error: this needs numpy: pip install 'dllm-stack[bench]'", err=True)
         raise typer.Exit(2)
-
-
-def _url(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise Problem("--base-url", f"{text!r} does not begin with http:// or https://")
-    return text.rstrip("/").removesuffix("/v1")
 
 
 def _object(text: str) -> dict[str, Any]:

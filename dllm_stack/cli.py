@@ -1,5 +1,5 @@
 """The command `dllm-stack`: one subcommand a service, `up` for all on one machine; for operators `top`,
-`queue`, `keys`, `tenants` and `preflight`; to measure a server `bench`."""
+`queue`, `keys`, `tenants` and `preflight`; to measure a server `bench` and `eval`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from dllm_stack.bench.commands import app as bench
 from dllm_stack.config_option import Config, load
+from dllm_stack.eval.command import evaluate
 from dllm_stack.keys.commands import keys, tenants
 from dllm_stack.operator.commands import app as queue
 
@@ -19,6 +20,8 @@ app.add_typer(bench, name="bench")
 app.add_typer(queue, name="queue")
 app.add_typer(keys, name="keys")
 app.add_typer(tenants, name="tenants")
+
+app.command("eval")(evaluate)
 
 # Each service is imported only when it runs: a gateway has no torch, a router no FastAPI.
 

@@ -89,8 +89,8 @@ def test_a_flash_takes_more_of_everything(render: Render) -> None:
     of_small, of_large = (spec["template"]["spec"] for spec in (small, large))
     assert [gpus(of_small), gpus(of_large)] == [1, 4]
     assert [shm(of_small), shm(of_large)] == ["2Gi", "16Gi"]
-    assert budget_s(of_large) > 3 * budget_s(of_small)
-    assert large["progressDeadlineSeconds"] > 3 * small["progressDeadlineSeconds"]
+    assert budget_s(of_large) > 2 * budget_s(of_small)
+    assert large["progressDeadlineSeconds"] > 2 * small["progressDeadlineSeconds"]
 
 
 def gpus(spec: Manifest) -> int:

@@ -14,7 +14,7 @@ import yaml
 from deploy.charts import matrix, validation
 from deploy.charts.helm import HELMS, Manifest, run
 from deploy.charts.matrix import Case
-from deploy.charts.places import BASE, charts
+from deploy.charts.places import BASE, HELM, charts
 
 PART = [
     case
@@ -69,7 +69,7 @@ def test_both_helms_render_the_same(rendered: dict[str, list[Manifest]]) -> None
     def comparable(manifests: list[Manifest]) -> list[Manifest]:
         return [manifest for manifest in manifests if manifest["kind"] != "Secret"]
 
-    for case in (FULL, Case("cpu-dev", matrix.HELM / "cpu-dev", {})):
+    for case in (FULL, Case("cpu-dev", HELM / "cpu-dev", {})):
         assert comparable(case.manifests("helm3")) == comparable(case.manifests("helm")), case.name
 
 

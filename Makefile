@@ -147,6 +147,9 @@ $(PEERS)/.installed: loadtest/peers.txt
 	@$(PEERS)/bin/pip install --quiet --requirement loadtest/peers.txt
 	@touch $@
 
+show-helm-lifecycle: setup $(VENV)/.helm ## Helm 4, Helm 3 and kubectl install, upgrade, roll back, test and uninstall, on a fake of the API
+	@$(VENV)/bin/python -m pytest -v tests/helm/test_lifecycle.py
+
 show-fuzz: setup $(OLDEST)/.installed ## 10,000 random requests to an engine of each SGLang, 1,000 to a gateway: no hang, no 500
 	@DLLM_TEST_FUZZ=10000 DLLM_TEST_FUZZ_SEED=$(or $(SEED),1) $(VENV)/bin/python -m pytest \
 		tests/engine/test_fuzz.py tests/stack/test_fuzz.py

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from tests.helm.conftest import HELMS, Render, RenderError
+from tests.helm.conftest import CHARTS, HELMS, Render, RenderError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FLASH = {"model": "llada2.1-flash", "revision": COMMIT}
@@ -97,6 +98,16 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "l4-4x",
         {"pools": {"mini": {"engine": {"tp": 8}}}},
         ["pools.mini puts 1 worker of 8 GPUs on a machine, but l4-4x has 4 GPUs"],
+    ),
+    "no machine": (
+        "h200-8x",
+        {"pools": {"mini": {"nodes": 0}}},
+        ["pools.mini.nodes is 0: give at least 1, or use pools.mini.scaling to have none at times."],
+    ),
+    "no workers on a machine": (
+        "h200-8x",
+        {"pools": {"mini": {"workersPerNode": 0}}},
+        ["pools.mini.workersPerNode is 0: give at least 1."],
     ),
     "tp on a CPU": (
         "cpu-dev",
@@ -255,6 +266,44 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "keda.enabled to true where KEDA is installed, or remove pools.mini.scaling."
         ],
     ),
+    "scaling to none without patience": (
+        "h200-8x",
+        {"keda": {"enabled": True}, "pools": {"mini": {"scaling": {"min": 0}}}},
+        [
+            "pools.mini.scaling.min is 0, and config.queue.cold_start_s is not set: requests for a pool "
+            "without workers would get 503 at once, and never bring one up. Set it to the time that a worker "
+            "takes to start, 1575 s at most."
+        ],
+    ),
+    "more workers at least than at most": (
+        "h200-8x",
+        {"keda": {"enabled": True}, "pools": {"mini": {"scaling": {"min": 9}}}},
+        ["pools.mini.scaling.min is 9, more than its max of 8: raise the one or lower the other."],
+    ),
+    "more gateways at least than at most": (
+        "h200-8x",
+        {"gateway": {"autoscaling": {"enabled": True, "min": 9}}},
+        ["gateway.autoscaling.min is 9, more than its max of 8: raise the one or lower the other."],
+    ),
+    "two pools that scale by one queue": (
+        "h200-8x",
+        {
+            "keda": {"enabled": True},
+            "pools": {"mini": {"scaling": {"max": 9}}, "more": {"model": "llada2.1-mini"}},
+        },
+        [
+            "pools.mini and pools.more both serve llada2.1-mini, and so one queue, by which only one of them "
+            "can be scaled: take `scaling` out, or make them one pool."
+        ],
+    ),
+    "a route to nowhere": (
+        "h200-8x",
+        {"gateway": {"route": {"enabled": True}}},
+        [
+            "gateway.route.enabled needs gateway.route.parentRefs: the Gateway that the HTTPRoute belongs "
+            "to, as in [{name: my-gateway, namespace: infra}]."
+        ],
+    ),
     "code of any day": (
         "h200-8x",
         {"pools": {"mini": {"model": "llada2.1-flash"}}},
@@ -335,9 +384,26 @@ def test_it_is_not_rendered(render: Render, what: str, helm: str) -> None:
         assert sentence in str(refusal.value)
 
 
+IMAGE = (
+    "weights.volume.image needs Kubernetes 1.33 or later, and this is v1.32.0: use another kind of volume."
+)
+
+
 @pytest.mark.parametrize("helm", HELMS)
 def test_a_volume_that_kubernetes_does_not_have_yet(render: Render, helm: str) -> None:
     image = "dllm-stack.weights.volume.image=registry.example/weights:1"
-    with pytest.raises(RenderError, match=r"needs Kubernetes 1\.33 or later, and this is v1\.32\.0: use"):
+    with pytest.raises(RenderError, match=re.escape(IMAGE)):
         render("h200-8x", image, kubernetes="1.32.0", helm=helm)
     assert render("h200-8x", image, kubernetes="1.33.0", helm=helm)
+
+
+def test_every_sentence_has_its_refusal() -> None:
+    tested = " ".join([IMAGE, *(sentence for _, _, sentences in REFUSALS.values() for sentence in sentences)])
+    sentences = 0
+    for file in ("_checks.tpl", "_edges.tpl"):
+        for line in (CHARTS / "dllm-stack" / "templates" / file).read_text().splitlines():
+            if line.endswith(".") and not line.startswith(("{{- ", "{{/*", "#")):
+                sentences += 1
+                literal = max(re.split(r"{{.*?}}", line), key=len).strip()
+                assert literal in tested, f"{file}: {line}"
+    assert sentences > 30

@@ -239,7 +239,7 @@ async def test_a_redis_that_was_lost_and_came_back_empty_is_served_again(tmp_pat
 async def test_a_pool_scaled_to_none_stays_known_where_that_is_meant(
     connections: Connections, redis_settings: RedisSettings, cold_start_s: float
 ) -> None:
-    """For a day after its last worker, or, where one may be started for a job, as long as there is a router."""
+    """For a day after its last worker; where one may be started for a job, as long as there is a router."""
     await Registry(connections).publish(POOL, None)
     await connections.commands.expire("dllm:registry", 60)
     settings = settings_for(redis_settings.url)

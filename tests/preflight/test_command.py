@@ -70,6 +70,18 @@ def test_the_rights_of_a_namespace_are_enough_to_be_told_that_one_may_install_th
     assert "unknown  GPU nodes" in out
 
 
+def test_it_logs_in_as_the_kubeconfig_says(command: Command, tmp_path: Path) -> None:
+    with FakeCluster(token="a-token") as cluster:
+        _, out = command(cluster, "cpu-dev")
+        assert "ok       Kubernetes" in out
+        file = tmp_path / "kubeconfig"
+        file.write_text(file.read_text().replace("a-token", "another"))
+        status, out = command(None, "cpu-dev")
+    assert status == 1
+    assert "does not accept the login" in out
+    assert "1 missing" in out
+
+
 def test_a_cluster_that_is_not_there_is_said_to_be_at_once(command: Command, tmp_path: Path) -> None:
     with FakeCluster() as cluster:
         pass  # its port is free now
@@ -77,6 +89,17 @@ def test_a_cluster_that_is_not_there_is_said_to_be_at_once(command: Command, tmp
     assert status == 1
     assert "Connection refused" in out
     assert "> is it the right context?" in out
+
+
+def test_long_lists_are_read_page_by_page(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dllm_stack.preflight.cluster._PAGE", 2)
+    others = [clusters.node(f"cpu-{number}") for number in range(1, 6)]
+    with FakeCluster(objects=[*others, clusters.h200("z"), clusters.storage_class()]) as cluster:
+        status, out = command(cluster, "h200-8x")
+        asked = [path for _, path, _ in cluster.requests if path.startswith("/api/v1/nodes")]
+    assert status == 0
+    assert "1 of NVIDIA-H200 with 8 GPUs" in out
+    assert len(asked) == 3
 
 
 def test_a_cluster_that_hangs_is_left_alone_after_one_question(

@@ -100,7 +100,7 @@ def test_what_manifests_name_of_one_another_is_there() -> None:
             {"metadata": {"name": "other"}},
             "Deployment/x-gateway: no ConfigMap/x-settings",
         ),
-        ("Deployment", "x-gateway", {"metadata": {"name": "other"}}, "Service/x-gateway selects no pod"),
+        ("Role", "x-router", {"metadata": {"name": "other"}}, "RoleBinding/x-router: no Role/x-router"),
         (
             "ServiceAccount",
             "x-router",

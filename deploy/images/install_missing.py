@@ -63,9 +63,7 @@ def main(lock: Path) -> None:
     while lines:
         subprocess.run([sys.executable, "-m", "pip", "install", "--no-deps", *lines.values()], check=True)
         installed |= lines.keys()
-        lines = {
-            name: line for name, line in unsuitable(lock, installed).items() if name not in installed
-        }
+        lines = {name: line for name, line in unsuitable(lock, installed).items() if name not in installed}
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
 from gateway.access import Access
 from gateway.catalogue import Catalogue
+from gateway.http.room import BODIES, Room
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics
 
@@ -31,6 +32,7 @@ SHUTTING_DOWN = Problem(
 class Gateway:
     """
     Attributes:
+        room: for the bodies that are being sent.
         draining: it is about to leave: each answer ends its connection, so that the client's next request
             finds another gateway.
     """
@@ -49,6 +51,7 @@ class Gateway:
             heartbeat_s=settings.queue.heartbeat_s,
             lease_s=settings.queue.heartbeat_ttl_s,
         )
+        self.room = Room(BODIES * settings.gateway.max_body_bytes)
         self.draining = False
         self._takes_until = math.inf
 

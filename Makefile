@@ -53,6 +53,9 @@ up: setup ## Run the whole stack on this machine: gateway, router, worker, queue
 
 monitoring: $(VENV)/.prometheus ## What `up --with-monitoring` starts: Prometheus, Alertmanager, redis_exporter
 
+charts: $(VENV)/.helm ## Write what of the charts is generated: schemas, the tables of docs/helm.md, golden renders
+	@$(VENV)/bin/python -m deploy.charts
+
 lint: setup ## Style and types
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -133,6 +136,9 @@ show-alerts: $(VENV)/.prometheus ## A worker killed, Redis stopped, the queue fl
 show-dashboards: $(VENV)/.prometheus ## Every expression of dashboards and rules, by a Prometheus over a stack under load
 	@$(VENV)/bin/python -m loadtest.dashboards $(OPTIONS)
 
+show-charts: $(VENV)/.helm ## Every chart in every way, by Helm 4 and 3, against Kubernetes 1.29 to 1.37 and the Pod Security Standard
+	@$(VENV)/bin/python -m deploy.charts.show
+
 show-fairness: setup $(PEERS)/.installed ## A flood beside a light tenant, here and behind two other gateways
 	@$(VENV)/bin/python -m loadtest.fairness
 
@@ -140,6 +146,9 @@ $(PEERS)/.installed: loadtest/peers.txt
 	@$(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/pip install --quiet --requirement loadtest/peers.txt
 	@touch $@
+
+show-helm-lifecycle: setup $(VENV)/.helm ## Helm 4, Helm 3 and kubectl install, upgrade, roll back, test and uninstall, on a fake of the API
+	@$(VENV)/bin/python -m pytest -v tests/helm/test_lifecycle.py
 
 show-fuzz: setup $(OLDEST)/.installed ## 10,000 random requests to an engine of each SGLang, 1,000 to a gateway: no hang, no 500
 	@DLLM_TEST_FUZZ=10000 DLLM_TEST_FUZZ_SEED=$(or $(SEED),1) $(VENV)/bin/python -m pytest \

@@ -1,5 +1,4 @@
-"""pydantic's JSON Schemas without references and with few alternatives: both Helms read them, and people their
-errors."""
+"""pydantic's JSON Schemas without references and with few alternatives, so that Helm's errors can be read."""
 
 from __future__ import annotations
 

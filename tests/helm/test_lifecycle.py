@@ -1,7 +1,7 @@
 """The Helm client lifecycle: real Helm 4, Helm 3 and kubectl with the real charts, on a fake Kubernetes API.
 
-It shows what these clients do with the charts, as far as an API goes: nothing is run, pulled or scheduled, and
-that things are ready is made up (fake_kube_api/fabricated.py).
+It shows what these clients do with the charts, as far as an API goes: nothing is run, pulled or scheduled,
+and that things are ready is made up (fake_kube_api/fabricated.py).
 """
 
 from __future__ import annotations
@@ -96,6 +96,19 @@ def test_an_install_that_does_not_come_up_leaves_nothing_but_the_queues_volume()
                 *("--rollback-on-failure", "--wait", "--timeout", "1s"),
             )
         assert made.everything() == STAYS
+
+
+def test_the_test_hook_is_a_pod_whose_end_helm_reports() -> None:
+    """Whether a chat streams is not to be seen here: what becomes of the pod is made up."""
+    with release("helm", "cpu-dev") as made:
+        made.install()
+        assert "x-test" not in made.objects("Pod")
+        assert "Phase:          Succeeded" in made.run("test", NAME)
+        (container,) = made.objects("Pod")["x-test"]["spec"]["containers"]
+        assert {"http://x-gateway:80", "dllm-demo"} <= set(container["command"])
+        made.upgrade("--set", "dllm-stack.image.tag=fails")
+        with pytest.raises(ToolError, match="x-test failed"):
+            made.run("test", NAME)
 
 
 def test_a_volume_of_weights_is_kept_on_purpose() -> None:

@@ -169,6 +169,9 @@ show-metrics-cost: setup ## CPU of a gateway for a request with and without metr
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server
 
+show-image: setup ## The image of gateway and router, built and run without a registry (root, buildah, debootstrap)
+	@$(VENV)/bin/python -m deploy.images.show
+
 show-decoding: setup $(OLDEST)/.installed ## Every decoding algorithm against its plain form, alone and mixed, on both SGLangs
 	@$(VENV)/bin/python -m pytest tests/engine/decoding
 

@@ -51,13 +51,13 @@ class FakeCluster:
         pods: all there ever were, by name.
     """
 
-    def __init__(self, image: dict[str, Image]) -> None:
+    def __init__(self, image: dict[str, Image] | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="fake-cluster-"))
         self.pods: dict[str, Pod] = {}
         self.services: dict[str, Service] = {}
         self.workloads: dict[tuple[str, str], Workload] = {}
         self.api: FakeKubeApi
-        self._images = image
+        self._images = image or images.images()
         self._store: dict[tuple[str, str], Object] = {}
         self._dice = random.Random(8)
         self._deleting: dict[str, asyncio.Task[None]] = {}
@@ -182,8 +182,7 @@ class FakeCluster:
             volume = {"name": kind, "persistentVolumeClaim": {"claimName": f"{kind}-{name}"}}
             manifest["spec"].setdefault("volumes", []).append(volume)
         store = Store(self._store)
-        folder = self.folder / "volumes" / str(len(self.pods))
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(dir=self.folder / "volumes"))
         volumes = Volumes(manifest, store, folder, self.folder / "claims", self._token_of(manifest))
         pod = Pod(manifest, self.node, lambda each: self._place(each, manifest, store, volumes), self._see)
         self.pods[name if name not in self.pods else f"{name}#{len(self.pods)}"] = pod
@@ -244,7 +243,7 @@ class FakeCluster:
             "root": str(root),
             "links": self._root_files.links,
             "files": self._root_files.files,
-            "mounts": [*self._root_files.mounts, hosts, *volumes.mounts(container)],
+            "mounts": [*self._root_files.mounts, *images.hidden(image), hosts, *volumes.mounts(container)],
             "read_only_root": container.get("securityContext", {}).get("readOnlyRootFilesystem", False),
         }
         log = self.folder / "logs" / f"{name}.log"

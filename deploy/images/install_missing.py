@@ -28,7 +28,7 @@ def unsuitable(lock: Path, names: Iterable[str]) -> dict[str, str]:
         names: of packages that were installed from the lock.
     """
     lines = _lines(lock)
-    wanted = {}
+    wanted: dict[str, str] = {}
     for each in names:
         for requirement in map(Requirement, metadata.requires(each) or []):
             name = canonicalize_name(requirement.name)

@@ -1,6 +1,7 @@
-"""The images' locks: which lines of requirements/cpu.txt each needs. `python -m deploy.images.lock` writes them.
+"""The images' locks: which lines of requirements/cpu.txt each needs.
 
-It runs where those packages are installed, and reads there what they require.
+`python -m deploy.images.lock` writes them. It runs where those packages are installed, and reads there what
+they require.
 """
 
 from __future__ import annotations

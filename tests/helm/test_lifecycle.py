@@ -98,12 +98,17 @@ def test_the_test_hook_is_a_pod_whose_end_helm_reports() -> None:
     with release("helm", "cpu-dev") as made:
         made.install()
         assert "x-test" not in made.objects("Pod")
-        assert "Phase:          Succeeded" in made.run("test", NAME)
+        out = made.run("test", NAME, "--logs")
+        assert "Phase:          Succeeded" in out
+        assert "POD LOGS: x-test" in out
         (container,) = made.objects("Pod")["x-test"]["spec"]["containers"]
         assert {"http://x-gateway:80", "dllm-demo"} <= set(container["command"])
         made.upgrade("--set", "dllm-stack.image.tag=fails")
         with pytest.raises(ToolError, match="x-test failed"):
             made.run("test", NAME)
+        # It is kept for its log: helm forgets it, and deletes it only when it makes the next.
+        made.run("uninstall", NAME)
+        assert made.everything() == {*STAYS, ("Pod", "x-test")}
 
 
 def test_a_volume_of_weights_is_kept_on_purpose() -> None:

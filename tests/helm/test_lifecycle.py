@@ -7,6 +7,7 @@ and that things are ready is made up (fake_kube_api/fabricated.py).
 from __future__ import annotations
 
 import base64
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +82,22 @@ def test_an_upgrade_that_does_not_come_up_is_taken_back_and_an_uninstall_leaves_
     assert _images(stack) == images
     stack.run("uninstall", NAME)
     assert stack.everything() == STAYS
+
+
+def test_a_newer_chart_takes_over_and_leaves_redis_running(tmp_path: Path) -> None:
+    newer = tmp_path / "cpu-dev"
+    shutil.copytree(CHARTS / "cpu-dev", newer)  # its links become files
+    for file in (newer / "Chart.yaml", newer / "charts" / "dllm-stack" / "Chart.yaml"):
+        file.write_text(file.read_text().replace("0.1.0", "0.2.0"))
+    with release("helm", "cpu-dev") as made:
+        made.install()
+        before = _pods(made)
+        made.run("upgrade", NAME, str(newer))
+        after = _pods(made)
+        assert {image.rpartition(":")[2] for image in _images(made).values() if "dllm" in image} == {"0.2.0"}
+    for component in ("gateway", "router", "worker"):
+        assert not before[component] & after[component]
+    assert after["redis"] == before["redis"]
 
 
 def test_an_install_that_does_not_come_up_leaves_nothing_but_the_queues_volume() -> None:

@@ -105,6 +105,9 @@ show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to
 show-bench-serving: setup ## sglang.bench_serving against the gateway, three backends
 	@$(VENV)/bin/python -m pytest tests/stack/test_bench_serving.py
 
+show-bench-against: setup $(CLIENTS)/aiperf/.installed ## dllm-stack bench beside sglang.bench_serving and aiperf, same server, in turns (6 minutes)
+	@$(VENV)/bin/python -m loadtest.bench_against
+
 show-disconnect: setup ## Clients that disappear: the engine stops, slots are free, the queue is empty
 	@$(VENV)/bin/python -m pytest tests/stack/test_disconnect.py
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import dllm_stack.process_one  # noqa: F401
 from dllm_stack.bench.commands import app as bench
 from dllm_stack.config_option import Config, load
 from dllm_stack.eval.command import evaluate

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.helm.conftest import CHARTS, HELMS
 from tests.helm.release import NAME, NAMESPACE, Release, ToolError, release
 
 SETTING = ("--set", "dllm-stack.config.queue.max_waiting_jobs=77")
+EVERYTHING = Path(__file__).parent / "everything.yaml"
 STAYS = {("PersistentVolumeClaim", "data-x-redis-0")}  # the queue's; of a StatefulSet nobody deletes claims
 
 
@@ -120,6 +122,22 @@ def test_a_volume_of_weights_is_kept_on_purpose() -> None:
         assert made.objects("Job").keys() == jobs.keys()
         made.run("uninstall", NAME)
         assert made.everything() == {*STAYS, ("PersistentVolumeClaim", "x-weights")}
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_what_autoscalers_have_scaled_stays_scaled_with_all_that_can_be_turned_on(helm: str) -> None:
+    with release(helm, "mi300x-8x") as made:
+        made.install("--values", str(EVERYTHING))
+        kinds = {kind for kind, _ in made.everything()}
+        assert {*("HorizontalPodAutoscaler", "ScaledObject", "Ingress", "HTTPRoute")} <= kinds
+        assert {*("PodMonitor", "PrometheusRule", "NetworkPolicy", "PodDisruptionBudget")} <= kinds
+        for deployment in ("x-gateway", "x-worker-mini"):
+            # As an autoscaler, or KEDA, does.
+            made.kubectl("patch", "deployment", deployment, "--type=merge", '--patch={"spec":{"replicas":5}}')
+        made.upgrade("--values", str(EVERYTHING), *SETTING)
+        assert made.spec("x-gateway")["replicas"] == made.spec("x-worker-mini")["replicas"] == 5
+        made.run("uninstall", NAME)
+        assert made.everything() == STAYS
 
 
 def test_helm_4_goes_on_with_a_release_of_helm_3() -> None:

@@ -321,6 +321,22 @@ def test_each_kind_of_volume(render: Render, volume: dict[str, Any], expected: d
     assert requests.get("ephemeral-storage") == ("33Gi" if "emptyDir" in volume else None)
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, 120 + 650),  # 32.5 GB at 50 MB/s
+        ({"weights": {"volume": {"pvc": {"size": "1Ti"}}}}, None),
+        ({"config": {"queue": {"worker_grace_s": 0}}}, None),
+    ],
+)
+def test_a_pools_jobs_wait_for_a_worker_that_fetches_first(
+    render: Render, values: dict[str, Any], expected: int | None
+) -> None:
+    (container,) = pods(render("l4-4x", values={"dllm-stack": values}))["x-worker-mini"]["spec"]["containers"]
+    given = variables(container).get("DLLM_QUEUE__WORKER_GRACE_S")
+    assert given == (None if expected is None else str(expected))
+
+
 def test_what_is_not_on_the_hub_is_not_fetched(render: Render) -> None:
     assert "initContainers" not in pods(render("cpu-dev"))["x-worker-demo"]["spec"]
     values = mini(checkpoint="/weights/mine")

@@ -29,8 +29,15 @@ from tests.helm.fake_kubelet.workloads import DELETION_COST, KINDS, StatefulSet,
 from tests.router.fake_kube_api import NAMESPACE, TOKEN, FakeKubeApi
 
 API_ADDRESS, API_PORT = f"{SERVICES}.1", 443
-_VERBS = {"list": "list", "watch": "watch", "read": "get", "patch": "patch"}  # the fake API's words, and RBAC's
-_CERTIFICATE = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=kubernetes"
+_VERBS = {
+    "list": "list",
+    "watch": "watch",
+    "read": "get",
+    "patch": "patch",
+}  # the fake API's words, and RBAC's
+_CERTIFICATE = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=kubernetes"
+)
 
 
 class FakeCluster:
@@ -44,13 +51,13 @@ class FakeCluster:
         pods: all there ever were, by name.
     """
 
-    def __init__(self, image: dict[str, Image]) -> None:
+    def __init__(self, image: dict[str, Image] | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="fake-cluster-"))
         self.pods: dict[str, Pod] = {}
         self.services: dict[str, Service] = {}
         self.workloads: dict[tuple[str, str], Workload] = {}
         self.api: FakeKubeApi
-        self._images = image
+        self._images = image or images.images()
         self._store: dict[tuple[str, str], Object] = {}
         self._dice = random.Random(8)
         self._deleting: dict[str, asyncio.Task[None]] = {}
@@ -124,7 +131,9 @@ class FakeCluster:
     async def forward(self, service: str, port: int) -> str:
         """As `kubectl port-forward` does: an URL on this machine."""
         address = self.services[service].address
-        server = await serve(socket.create_server(("127.0.0.1", 0)), lambda: connect(self.node, address, port), self._tasks)
+        server = await serve(
+            socket.create_server(("127.0.0.1", 0)), lambda: connect(self.node, address, port), self._tasks
+        )
         self._stack.callback(server.close)
         return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
@@ -148,12 +157,16 @@ class FakeCluster:
         return next(list(each.pods) for each in self.workloads.values() if each.name == workload)
 
     def describe(self, pod: Pod) -> str:
-        events = "\n".join(f"  {event.at - pod.created_at:7.2f} s {event.container} {event.what}" for event in pod.events)
+        events = "\n".join(
+            f"  {event.at - pod.created_at:7.2f} s {event.container} {event.what}" for event in pod.events
+        )
         return f"{pod.name} {pod.phase}, ready {pod.ready}\n{events}\n{pod.log()[-3000:]}"
 
     # What controllers do
 
-    def create(self, workload: Object, template: Object, labels: dict[str, str], name: str | None = None) -> Pod:
+    def create(
+        self, workload: Object, template: Object, labels: dict[str, str], name: str | None = None
+    ) -> Pod:
         if name is None:
             letters = "".join(self._dice.choices("bcdfghjklmnpqrstvwxz2456789", k=5))
             name = "-".join([workload["metadata"]["name"], *labels.values(), letters])
@@ -169,8 +182,7 @@ class FakeCluster:
             volume = {"name": kind, "persistentVolumeClaim": {"claimName": f"{kind}-{name}"}}
             manifest["spec"].setdefault("volumes", []).append(volume)
         store = Store(self._store)
-        folder = self.folder / "volumes" / str(len(self.pods))
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(dir=self.folder / "volumes"))
         volumes = Volumes(manifest, store, folder, self.folder / "claims", self._token_of(manifest))
         pod = Pod(manifest, self.node, lambda each: self._place(each, manifest, store, volumes), self._see)
         self.pods[name if name not in self.pods else f"{name}#{len(self.pods)}"] = pod
@@ -231,7 +243,7 @@ class FakeCluster:
             "root": str(root),
             "links": self._root_files.links,
             "files": self._root_files.files,
-            "mounts": [*self._root_files.mounts, hosts, *volumes.mounts(container)],
+            "mounts": [*self._root_files.mounts, *images.hidden(image), hosts, *volumes.mounts(container)],
             "read_only_root": container.get("securityContext", {}).get("readOnlyRootFilesystem", False),
         }
         log = self.folder / "logs" / f"{name}.log"
@@ -255,7 +267,9 @@ class FakeCluster:
         lines = ["127.0.0.1 localhost", f"{API_ADDRESS} kubernetes kubernetes.default.svc"]
         for service in self.services.values():
             headless = [pod.address for pod in (*self.pods.values(), *pods) if service.selects(pod)][-1:]
-            is_headless = self._store.get(("Service", service.name), {}).get("spec", {}).get("clusterIP") == "None"
+            is_headless = (
+                self._store.get(("Service", service.name), {}).get("spec", {}).get("clusterIP") == "None"
+            )
             for address in headless if is_headless else [service.address]:
                 name = f"{service.name}.{NAMESPACE}"
                 lines.append(f"{address} {service.name} {name} {name}.svc {name}.svc.cluster.local")
@@ -269,7 +283,11 @@ class FakeCluster:
         subprocess.run([*_CERTIFICATE.split(), *names], check=True, capture_output=True)
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(certificate, key)
-        self._token = {"ca.crt": certificate.read_bytes(), "token": TOKEN.encode(), "namespace": NAMESPACE.encode()}
+        self._token = {
+            "ca.crt": certificate.read_bytes(),
+            "token": TOKEN.encode(),
+            "namespace": NAMESPACE.encode(),
+        }
         self.api = FakeKubeApi(tls)
         await self.api.start()
         self._stack.push_async_callback(self.api.stop)
@@ -298,5 +316,3 @@ class FakeCluster:
 
 def _is_hook(manifest: Object) -> bool:
     return "helm.sh/hook" in manifest["metadata"].get("annotations", {})
-
-

@@ -31,15 +31,22 @@ class Command:
     folder: str
 
     @classmethod
-    def of(cls, container: Object, pod: Object, image: Image, argv: list[str], env: dict[str, str]) -> Command:
+    def of(
+        cls, container: Object, pod: Object, image: Image, argv: list[str], env: dict[str, str]
+    ) -> Command:
         """Raises ManifestError."""
         of_pod, own = pod["spec"].get("securityContext", {}), container.get("securityContext", {})
         context = {**of_pod, **own}
         user = context.get("runAsUser", image.user)
         if user == 0 and context.get("runAsNonRoot", False):
-            raise ManifestError(f"container {container['name']} must not run as root, and nothing says who it is")
+            raise ManifestError(
+                f"container {container['name']} must not run as root, and nothing says who it is"
+            )
         group = context.get("runAsGroup", 0)
-        groups = [*of_pod.get("supplementalGroups", []), *([of_pod["fsGroup"]] if "fsGroup" in of_pod else [])]
+        groups = [
+            *of_pod.get("supplementalGroups", []),
+            *([of_pod["fsGroup"]] if "fsGroup" in of_pod else []),
+        ]
         return cls(argv, env, user, group, groups, container.get("workingDir", image.folder))
 
     def spec(self) -> dict[str, Any]:

@@ -104,9 +104,7 @@ def variables(container: Object, pod: Object, store: Store) -> dict[str, str]:
 
 def expand(text: str, made: Mapping[str, str]) -> str:
     """Replaces $(NAME) where there is such a variable, and $$ by $."""
-    return _REFERENCE.sub(
-        lambda found: "$" if found[0] == "$$" else made.get(found[1], found[0]), text
-    )
+    return _REFERENCE.sub(lambda found: "$" if found[0] == "$$" else made.get(found[1], found[0]), text)
 
 
 def _reference(source: Object, config_map: str, secret: str) -> tuple[str, Object]:

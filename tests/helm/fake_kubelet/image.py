@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -28,6 +29,7 @@ class Image:
     env: dict[str, str] = field(default_factory=dict)
     user: int = 0
     folder: str = "/"
+    without: tuple[str, ...] = ()  # packages of the repository that it has not
 
     def argv(self, container: dict[str, Any]) -> list[str]:
         """As Kubernetes resolves `command` and `args`, before variables in them are replaced."""
@@ -42,6 +44,7 @@ def read(dockerfile: Path) -> Image:
     command: list[str] = []
     env: dict[str, str] = {}
     user, folder = 0, "/"
+    without: list[str] = []
     for line in dockerfile.read_text().replace("\\\n", " ").splitlines():
         word, _, rest = line.strip().partition(" ")
         match word.upper():
@@ -54,10 +57,22 @@ def read(dockerfile: Path) -> Image:
             case "ENV":
                 env |= dict(pair.split("=", 1) for pair in shlex.split(rest))
             case "USER":
-                user = int(rest.partition(":")[0])
+                user = int(rest.partition(":")[0])  # numbers, so that Kubernetes can see that it is not root
             case "WORKDIR":
                 folder = rest.strip()
-    return Image(entrypoint, command, env, user, folder)
+            case "RUN" if "rm -rf" in rest:
+                without += re.findall(r"site-packages/(\w+)", rest)
+    return Image(entrypoint, command, env, user, folder, tuple(without))
+
+
+def images() -> dict[str, Image]:
+    """Of the repositories that charts name, the longest names first."""
+    folder = ROOT / "deploy/images"
+    return {
+        "valkey/valkey": Image(command=["valkey-server"]),  # its entrypoint only gives up root
+        "dllm-stack-worker-cpu": read(folder / "worker-cpu.Dockerfile"),
+        "dllm-stack": read(folder / "gateway.Dockerfile"),
+    }
 
 
 @dataclass(frozen=True)
@@ -84,6 +99,11 @@ def root_files(binaries: Path) -> RootFiles:
     mounts = [{"source": path, "path": path, "read_only": True} for path in dict.fromkeys(binds)]
     mounts.append({"source": str(binaries), "path": "/opt/image/bin", "read_only": True})
     return RootFiles(links, mounts, _FILES)
+
+
+def hidden(image: Image) -> list[dict[str, Any]]:
+    """What hides the packages that the image has not."""
+    return [{"path": str(ROOT / name), "tmpfs": "mode=755,size=4k"} for name in image.without]
 
 
 def _write_client(place: Path) -> None:

@@ -32,7 +32,9 @@ def missing() -> str | None:
     probe += [] if PRIVILEGED else ["--user", "--map-root-user"]
     cable = "ip link add pod0 type veth peer name eth0 && ip link add pods type bridge && mount -t proc proc /proc"
     tried = subprocess.run([*probe, "sh", "-c", cable], capture_output=True, text=True)
-    return None if tried.returncode == 0 else f"this machine does not let pods be made: {tried.stderr.strip()}"
+    return (
+        None if tried.returncode == 0 else f"this machine does not let pods be made: {tried.stderr.strip()}"
+    )
 
 
 @dataclass

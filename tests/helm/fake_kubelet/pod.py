@@ -107,7 +107,9 @@ class Pod:
 
     def log(self) -> str:
         everything = [*self._init, *self._kept.values()]
-        return "\n".join(kept.place.log.read_text(errors="replace") for kept in everything if kept.place.log.exists())
+        return "\n".join(
+            kept.place.log.read_text(errors="replace") for kept in everything if kept.place.log.exists()
+        )
 
     def at(self, what: str) -> float:
         """When an event first happened, by the monotonic clock."""
@@ -230,7 +232,9 @@ class Pod:
         probe = Probe(manifest)
         return await probe.watch(handler, container, lambda: judge(probe.passing, probe.said))
 
-    async def _watch_liveness(self, kept: _Kept, container: Container, handler: Handler, manifest: Object) -> None:
+    async def _watch_liveness(
+        self, kept: _Kept, container: Container, handler: Handler, manifest: Object
+    ) -> None:
         probe, dead = Probe(manifest), asyncio.Event()
         watch = asyncio.create_task(
             probe.watch(handler, container, lambda: dead.set() if probe.passing is False else None)

@@ -21,7 +21,9 @@ class Handler:
     def __init__(self, node: Node, address: str, container: Object) -> None:
         self._node = node
         self._address = address
-        self._ports = {port["name"]: port["containerPort"] for port in container.get("ports", []) if "name" in port}
+        self._ports = {
+            port["name"]: port["containerPort"] for port in container.get("ports", []) if "name" in port
+        }
 
     async def call(self, action: Object, within_s: float, container: Container) -> str | None:
         """What was wrong; None: nothing."""
@@ -59,7 +61,9 @@ class Handler:
             aiohttp.ClientSession(connector=connector) as http,
             http.get(url, headers={"User-Agent": _USER_AGENT, **headers}, allow_redirects=False) as response,
         ):
-            return None if 200 <= response.status < 400 else f"{response.status} {(await response.text())[:200]}"
+            return (
+                None if 200 <= response.status < 400 else f"{response.status} {(await response.text())[:200]}"
+            )
 
 
 @dataclass
@@ -98,6 +102,8 @@ class Probe:
         self.said = failure or self.said
         self._in_a_row = self._in_a_row + 1 if good is self._last else 1
         self._last = good
-        needed = self.manifest.get("successThreshold", 1) if good else self.manifest.get("failureThreshold", 3)
+        needed = (
+            self.manifest.get("successThreshold", 1) if good else self.manifest.get("failureThreshold", 3)
+        )
         if self._in_a_row >= needed:
             self.passing = good

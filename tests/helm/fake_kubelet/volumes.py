@@ -19,7 +19,9 @@ class Volumes:
         token: files of the service account.
     """
 
-    def __init__(self, pod: Object, store: Store, folder: Path, claims: Path, token: dict[str, bytes]) -> None:
+    def __init__(
+        self, pod: Object, store: Store, folder: Path, claims: Path, token: dict[str, bytes]
+    ) -> None:
         self._pod = pod
         self._store = store
         self._folder = folder
@@ -36,7 +38,10 @@ class Volumes:
 
     def mounts(self, container: Object) -> list[Object]:
         """What `inside.py` mounts for a container, outer paths first."""
-        made: list[Object] = [{"path": "/dev/shm", "tmpfs": "mode=1777,size=64m"}, {"path": "/tmp", "tmpfs": ""}]
+        made: list[Object] = [
+            {"path": "/dev/shm", "tmpfs": "mode=1777,size=64m"},
+            {"path": "/tmp", "tmpfs": ""},
+        ]
         if container.get("securityContext", {}).get("readOnlyRootFilesystem", False):
             made.pop()
         else:
@@ -48,7 +53,9 @@ class Volumes:
                 made.append({"path": path, "tmpfs": self._in_memory[name]})
                 continue
             if name not in self._places:
-                raise ManifestError(f"container {container['name']} mounts {name}, which is no volume of the pod")
+                raise ManifestError(
+                    f"container {container['name']} mounts {name}, which is no volume of the pod"
+                )
             place, writable = self._places[name]
             source = place / mount.get("subPath", "")
             if writable and not source.exists():

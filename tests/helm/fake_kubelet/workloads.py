@@ -19,7 +19,9 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 class Pods(Protocol):
     """What controllers need of the cluster."""
 
-    def create(self, workload: Object, template: Object, labels: dict[str, str], name: str | None = None) -> Pod: ...
+    def create(
+        self, workload: Object, template: Object, labels: dict[str, str], name: str | None = None
+    ) -> Pod: ...
     def delete(self, pod: Pod) -> None: ...
     def cost(self, pod: Pod) -> int: ...
 
@@ -44,7 +46,9 @@ class Deployment:
     @property
     def done(self) -> bool:
         """As `kubectl rollout status` says it: all pods are new and available."""
-        return len(self.pods) == self.replicas and all(self._is_new(pod) and self._available(pod) for pod in self.pods)
+        return len(self.pods) == self.replicas and all(
+            self._is_new(pod) and self._available(pod) for pod in self.pods
+        )
 
     def reconcile(self) -> None:
         """One look. To be called whenever a pod has changed, and now and then."""
@@ -139,7 +143,9 @@ class StatefulSet:
         if all(pod.ready for pod in self.pods) and len(self.pods) < self._replicas:
             name = f"{self.name}-{len(self.pods)}"
             labels = {"controller-revision-hash": self._hash, "statefulset.kubernetes.io/pod-name": name}
-            self.pods.append(self._pods.create(self._manifest, self._manifest["spec"]["template"], labels, name))
+            self.pods.append(
+                self._pods.create(self._manifest, self._manifest["spec"]["template"], labels, name)
+            )
         return None
 
     @property

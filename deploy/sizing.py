@@ -104,10 +104,10 @@ def table() -> str:
 
 
 def factors() -> str:
-    """By how much more, if a step commits t tokens: a block of 32 then takes 32 / t + 1 forwards, not 33."""
-    lines = ["| tokens a step | 1 | 2 | 4 | 8 | 32 |", "|---|---|---|---|---|---|"]
-    values = [f"{33 / (32 / tokens + 1):.1f}" for tokens in (1, 2, 4, 8, 32)]
-    return "\n".join([*lines, f"| times | {' | '.join(values)} |"])
+    """By how much more, if a forward brings more tokens: one a step is 33 forwards for a block of 32."""
+    forward = (1, 2, 4, 8, 16)
+    lines = [f"| tokens a forward | {' | '.join(map(str, forward))} |", f"|{'---|' * (1 + len(forward))}"]
+    return "\n".join([*lines, f"| times | {' | '.join(f'{33 / 32 * tokens:.1f}' for tokens in forward)} |"])
 
 
 def _profiles() -> list[Profile]:

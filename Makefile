@@ -53,6 +53,9 @@ up: setup ## Run the whole stack on this machine: gateway, router, worker, queue
 
 monitoring: $(VENV)/.prometheus ## What `up --with-monitoring` starts: Prometheus, Alertmanager, redis_exporter
 
+charts: $(VENV)/.helm ## Write what of the charts is generated: schemas, the tables of docs/helm.md, golden renders
+	@$(VENV)/bin/python -m deploy.charts
+
 lint: setup ## Style and types
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -102,6 +105,9 @@ show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to
 show-bench-serving: setup ## sglang.bench_serving against the gateway, three backends
 	@$(VENV)/bin/python -m pytest tests/stack/test_bench_serving.py
 
+show-bench-against: setup $(CLIENTS)/aiperf/.installed ## dllm-stack bench beside sglang.bench_serving and aiperf, same server, in turns (6 minutes)
+	@$(VENV)/bin/python -m loadtest.bench_against
+
 show-disconnect: setup ## Clients that disappear: the engine stops, slots are free, the queue is empty
 	@$(VENV)/bin/python -m pytest tests/stack/test_disconnect.py
 
@@ -133,6 +139,9 @@ show-alerts: $(VENV)/.prometheus ## A worker killed, Redis stopped, the queue fl
 show-dashboards: $(VENV)/.prometheus ## Every expression of dashboards and rules, by a Prometheus over a stack under load
 	@$(VENV)/bin/python -m loadtest.dashboards $(OPTIONS)
 
+show-charts: $(VENV)/.helm ## Every chart in every way, by Helm 4 and 3, against Kubernetes 1.29 to 1.37 and the Pod Security Standard
+	@$(VENV)/bin/python -m deploy.charts.show
+
 show-fairness: setup $(PEERS)/.installed ## A flood beside a light tenant, here and behind two other gateways
 	@$(VENV)/bin/python -m loadtest.fairness
 
@@ -140,6 +149,9 @@ $(PEERS)/.installed: loadtest/peers.txt
 	@$(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/pip install --quiet --requirement loadtest/peers.txt
 	@touch $@
+
+show-helm-lifecycle: setup $(VENV)/.helm ## Helm 4, Helm 3 and kubectl install, upgrade, roll back, test and uninstall, on a fake of the API
+	@$(VENV)/bin/python -m pytest -v tests/helm/test_lifecycle.py
 
 show-fuzz: setup $(OLDEST)/.installed ## 10,000 random requests to an engine of each SGLang, 1,000 to a gateway: no hang, no 500
 	@DLLM_TEST_FUZZ=10000 DLLM_TEST_FUZZ_SEED=$(or $(SEED),1) $(VENV)/bin/python -m pytest \
@@ -159,6 +171,9 @@ show-metrics-cost: setup ## CPU of a gateway for a request with and without metr
 
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server
+
+show-image: setup ## The image of gateway and router, built and run without a registry (root, buildah, debootstrap)
+	@$(VENV)/bin/python -m deploy.images.show
 
 show-decoding: setup $(OLDEST)/.installed ## Every decoding algorithm against its plain form, alone and mixed, on both SGLangs
 	@$(VENV)/bin/python -m pytest tests/engine/decoding

@@ -86,7 +86,7 @@ class Exchange(Response):
             record.tenant = tenant.name
             terms = TermsInHeaders.read(headers)
             limit.shorten(terms.timeout_s)
-            if gateway.draining:
+            if gateway.refuses:
                 raise RequestError(SHUTTING_DOWN)
             body = await receive_body(headers, receive, gateway, limit)
             self._body_read = True

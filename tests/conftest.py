@@ -38,7 +38,7 @@ async def connections(redis_settings: RedisSettings) -> AsyncIterator[Connection
     await connections.aclose()
 
 
-_ENGINES = ("stack", "engine", "demo", "local", "worker")
+_ENGINES = ("stack", "engine", "demo", "local", "worker", "tests/helm/test_pods.py")
 _SERVERS = ("queue", "limits")  # each test with one kind of Redis after the other
 
 
@@ -47,7 +47,7 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
         """What a test has to be in one process with. The scope with the most tests begins first."""
         file = nodeid.partition("::")[0]
         part = file.split("/")[1]
-        if part in _ENGINES:
+        if part in _ENGINES or file in _ENGINES:
             return "engines"
         return part if part in _SERVERS else file
 

@@ -1,4 +1,4 @@
-"""`python -m deploy.charts` writes what is generated: the charts' schemas, tables of docs/helm.md, golden renders.
+"""`python -m deploy.charts` writes the charts' schemas, the tables of docs/helm.md, and the golden renders.
 
 What a value is, is said once, in the comment above it in the base chart's values.yaml:
 

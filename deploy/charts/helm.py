@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ Manifest = dict[str, Any]
 
 HELMS = ("helm", "helm3")
 NAMESPACE = "serving"
+KUBERNETES = "1.35.0"
 
 
 class HelmError(Exception):
@@ -47,24 +49,34 @@ def run(*arguments: str | Path, helm: str = "helm", values: str | None = None) -
 
 @cache
 def template(
-    chart: Path, sets: tuple[str, ...] = (), values: str | None = None, release: str = "x", helm: str = "helm"
+    chart: Path,
+    sets: tuple[str, ...] = (),
+    values: str | None = None,
+    release: str = "x",
+    kubernetes: str = KUBERNETES,
+    helm: str = "helm",
 ) -> str:
     """What an installation in the namespace `serving` would be.
 
     Args:
         sets: as for --set.
+        kubernetes: the version of the cluster.
 
     Raises:
         HelmError: it cannot be.
     """
-    arguments = [word for one in sets for word in ("--set", one)]
+    arguments = ["--namespace", NAMESPACE, "--kube-version", kubernetes]
+    arguments += [word for one in sets for word in ("--set", one)]
     if values is not None:
         arguments += ["--values", "-"]
-    return run(
-        "template", release, chart, "--namespace", NAMESPACE, *arguments, helm=helm, values=values
-    )
+    return run("template", release, chart, *arguments, helm=helm, values=values)
 
 
 def manifests(text: str) -> list[Manifest]:
-    """In Helm's order."""
+    """In Helm's order; the caller's to change."""
+    return copy.deepcopy(_read(text))
+
+
+@cache
+def _read(text: str) -> list[Manifest]:
     return [manifest for manifest in yaml.load_all(text, Loader=yaml.CSafeLoader) if manifest]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,11 @@ EVERYTHING: Values = {
         "zones": 3,
         "autoscaling": {"enabled": True, "min": 3, "max": 12},
         "ingress": {"enabled": True, "className": "nginx", "host": "ai.example", "tlsSecret": "ai-tls"},
-        "route": {"enabled": True, "parentRefs": [{"name": "edge", "namespace": "infra"}], "hostnames": ["ai.example"]},
+        "route": {
+            "enabled": True,
+            "parentRefs": [{"name": "edge", "namespace": "infra"}],
+            "hostnames": ["ai.example"],
+        },
         "priorityClassName": "serving",
         "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/etc/ca/ca.crt"}],
         "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
@@ -50,7 +55,11 @@ EVERYTHING: Values = {
         "tolerations": [{"key": "cpu", "operator": "Exists"}],
         "nodeSelector": {"pool": "cpu"},
     },
-    "worker": {"runtimeClassName": "nvidia", "supplementalGroups": [44], "tolerations": [{"operator": "Exists"}]},
+    "worker": {
+        "runtimeClassName": "nvidia",
+        "supplementalGroups": [44],
+        "tolerations": [{"operator": "Exists"}],
+    },
     "redis": {
         "mode": "external",
         "external": {"secret": {"name": "redis"}, "caSecret": {"name": "redis-ca"}},
@@ -71,11 +80,15 @@ EVERYTHING: Values = {
 
 # Each turns one thing another way.
 VARIANTS: dict[str, Values] = {
-    "defaults": {},
     "keys-in-redis": {"keys": {"mode": "redis"}},
-    "keys-in-a-file": {"keys": {"mode": "file", "secret": {"name": "keys"}}, "test": {"keySecret": {"name": "key"}}},
+    "keys-in-a-file": {
+        "keys": {"mode": "file", "secret": {"name": "keys"}},
+        "test": {"keySecret": {"name": "key"}},
+    },
     "no-admin-service": {"keys": {"mode": "redis", "admin": False}},
-    "redis-url": {"redis": {"mode": "external", "external": {"url": "rediss+sentinel://a:26379,b:26379/main"}}},
+    "redis-url": {
+        "redis": {"mode": "external", "external": {"url": "rediss+sentinel://a:26379,b:26379/main"}}
+    },
     "redis-password": {"redis": {"trial": {"passwordSecret": {"name": "redis"}}}},
     "redis-in-memory": {"redis": {"trial": {"storage": {"size": ""}}}},
     "weights-claim": {"weights": {"volume": {"pvc": {"claimName": "weights"}}}},
@@ -83,10 +96,15 @@ VARIANTS: dict[str, Values] = {
     "weights-image": {"weights": {"volume": {"image": "registry.example/weights:1"}}},
     "weights-there-already": {"weights": {"download": False, "volume": {"pvc": {"claimName": "weights"}}}},
     "open-network": {"networkPolicy": {"enabled": False}},
-    "no-playground": {"config": {"gateway": {"playground": False}}, "gateway": {"ingress": {"enabled": True}}},
+    "no-playground": {
+        "config": {"gateway": {"playground": False}},
+        "gateway": {"ingress": {"enabled": True}},
+    },
     "one-of-each": {"gateway": {"replicas": 1}, "router": {"replicas": 1}},
     "load-balancer": {"gateway": {"service": {"type": "LoadBalancer", "annotations": {"a.example/b": "c"}}}},
 }
+
+_SINCE = {"weights-image": "1.33"}
 
 _FLASH: Values = {"pools": {"mini": None, "flash": {"model": "llada2.1-flash", "revision": _COMMIT}}}
 
@@ -95,17 +113,23 @@ class Case(NamedTuple):
     """
     Attributes:
         values: of the base chart, also where the chart is a thin one.
+        since: the first Kubernetes that takes it; None: all that the charts are for.
     """
 
     name: str
     chart: Path
     values: Values
+    since: str | None = None
 
     def given(self) -> str | None:
         """As a values file for the chart."""
         if not self.values:
             return None
         return json.dumps(self.values if self.chart == BASE else {BASE.name: self.values})
+
+    def words(self) -> set[str]:
+        """All text in the values, such as the names of Secrets."""
+        return set(_words(self.values))
 
     def manifests(self, which: str = "helm") -> list[Manifest]:
         """
@@ -116,7 +140,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Every chart as it is, with everything on and with flash where that fits; two of them in every variant."""
+    """Every chart as it is, with everything on, with flash where that fits; two of them in every variant."""
     found = []
     for chart in thin_charts():
         found.append(Case(chart.name, chart, {}))
@@ -127,6 +151,13 @@ def cases() -> list[Case]:
             found.append(Case(f"{chart.name}: everything", chart, EVERYTHING))
     for name, values in VARIANTS.items():
         for chart in (HELM / "cpu-dev", HELM / "h200-8x"):
-            found.append(Case(f"{chart.name}: {name}", chart, values))
+            found.append(Case(f"{chart.name}: {name}", chart, values, _SINCE.get(name)))
     return found
 
+
+def _words(node: Any) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, dict | list):
+        for below in node.values() if isinstance(node, dict) else node:
+            yield from _words(below)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import kubernetes_validate
 import yaml
 from kubernetes_validate import utils
 
 from deploy.charts.helm import Manifest
+from deploy.charts.matrix import Case
 
 VERSIONS = tuple(f"1.{minor}" for minor in range(29, 38))
 
@@ -32,19 +32,27 @@ def errors(manifest: Manifest, version: str) -> list[str]:
         found = jsonschema.Draft202012Validator(own).iter_errors(manifest)
         return [f"{name}: {_path(error)}: {error.message}" for error in found]
     try:
-        kubernetes_validate.validate(manifest, version, strict=True)
-    except kubernetes_validate.ValidationError as error:
+        utils.validate(manifest, version, strict=True)
+    except utils.ValidationError as error:
         return [f"{name} on {version}: {_path(error)}: {error.message}"]
-    except kubernetes_validate.SchemaNotFoundError as error:
+    except utils.SchemaNotFoundError as error:
         return [f"{name}: {error.message}"]
     return []
 
 
-def all_errors(manifests: Iterable[Manifest], versions: Iterable[str] = VERSIONS) -> list[str]:
-    distinct = {json.dumps(manifest, sort_keys=True): manifest for manifest in manifests}
-    return [
-        error for version in versions for manifest in distinct.values() for error in errors(manifest, version)
-    ]
+def all_errors(cases: Iterable[Case], versions: Iterable[str] = VERSIONS) -> list[str]:
+    """What is wrong with what they render, each manifest looked at once a version."""
+    found = []
+    rendered = [(case, case.manifests()) for case in cases]
+    for version in versions:
+        manifests = [m for case, ms in rendered if _takes(version, case.since) for m in ms]
+        distinct = {json.dumps(manifest, sort_keys=True): manifest for manifest in manifests}
+        found += [error for manifest in distinct.values() for error in errors(manifest, version)]
+    return found
+
+
+def _takes(version: str, since: str | None) -> bool:
+    return since is None or VERSIONS.index(version) >= VERSIONS.index(since)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 
 from dllm_stack.bench.choices import Arrivals, Backend, Dataset
 from dllm_stack.bench.problem import Problem
+from dllm_stack.bench.url import server_url
 
 app = typer.Typer()
 
@@ -164,6 +166,7 @@ def bench(
 
     from rich.console import Console
 
+    _need_numpy()
     from dllm_stack.bench import files, session, table
     from dllm_stack.bench.endpoints import ENDPOINTS
     from dllm_stack.bench.plan import Options
@@ -192,7 +195,7 @@ def bench(
     )
     try:
         setup = Setup(
-            base_url=_url(base_url),
+            base_url=server_url(base_url),
             endpoint=ENDPOINTS[backend],
             model=model,
             stream=not no_stream,
@@ -218,10 +221,10 @@ def bench(
         raise typer.Exit(1)
 
 
-def _url(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise Problem("--base-url", f"{text!r} does not begin with http:// or https://")
-    return text.rstrip("/").removesuffix("/v1")
+def _need_numpy() -> None:
+    if find_spec("numpy") is None:
+        typer.echo("Error: this needs numpy: pip install 'dllm-stack[bench]'", err=True)
+        raise typer.Exit(2)
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -232,3 +235,24 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Problem("--extra-request-body", "is no JSON object")
     return found
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A run's .json, or a folder of several rounds'.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The same of what is compared with it.")],
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.999, help="That the interval has the true ratio.")
+    ] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="Of the samples drawn.")] = 1,
+) -> None:
+    """Two runs side by side, each figure's ratio with a confidence interval: what is more than chance."""
+    _need_numpy()
+    from dllm_stack.bench import compare
+
+    try:
+        for line in compare.lines(compare.rounds(a, "A"), compare.rounds(b, "B"), confidence, seed):
+            typer.echo(line)
+    except Problem as problem:
+        typer.echo(f"Error: {problem}", err=True)
+        raise typer.Exit(2) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from dllm_stack.bench import result
@@ -31,16 +32,30 @@ class Writer:
             _file(stem, ".json").touch()
         except OSError as error:
             raise Problem("--output", f"{stem}: {error.strerror}") from None
+        if find_spec("matplotlib") is None:
+            raise Problem("--output", "its pictures need matplotlib: pip install 'dllm-stack[bench]'")
         return cls(stem)
 
     def write(self, found: Result) -> Iterator[str]:
-        """Says what it has written."""
+        """Says what it has written. JSON first: it is what all else can be made of again."""
         if self.stem is None:
             return
         result.save_json(found, file := _file(self.stem, ".json"))
         yield f"Written: {file}"
         result.save_csv(found.records, file := _file(self.stem, ".csv"))
         yield f"Written: {file}"
+        yield from draw(found, self.stem)
+
+
+def draw(found: Result, stem: Path) -> Iterator[str]:
+    """Pictures and page of a run."""
+    from dllm_stack.bench import page, plots  # which take half a second
+
+    figure = plots.draw(found)
+    plots.save_png(figure, file := _file(stem, ".png"))
+    yield f"Written: {file}"
+    _file(stem, ".html").write_text(page.page(found, plots.svg(figure)), "utf-8")
+    yield f"Written: {_file(stem, '.html')}"
 
 
 def _file(stem: Path, ending: str) -> Path:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import platform
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,15 +12,14 @@ from typing import Any
 
 import psutil
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dllm_stack.bench import load, plan, result, server
+from dllm_stack.bench.bar import bar
 from dllm_stack.bench.endpoints import Endpoint, Manner
 from dllm_stack.bench.load import Run, Target
 from dllm_stack.bench.metrics import figures
 from dllm_stack.bench.plan import Options, Plan
 from dllm_stack.bench.problem import Problem
-from dllm_stack.bench.records import Record
 from dllm_stack.bench.result import Load, Result
 
 _WARM_UP_TOKENS = 32  # of each answer at most, as in bench_serving
@@ -72,8 +69,10 @@ async def run(options: Options, setup: Setup, console: Console) -> Result:
     try:
         await _warm_up(target, setup, planned, stop)
         began = datetime.now(UTC)
-        with _bar(console, len(planned.asks), shown=setup.progress) as advance:
-            done = await load.run(target, planned.asks, setup.concurrency, stop, advance)
+        with bar(console, "requests", len(planned.asks), shown=setup.progress) as advance:
+            done = await load.run(
+                target, planned.asks, setup.concurrency, stop, lambda record: advance(record.answered)
+            )
     finally:
         loop.remove_signal_handler(signal.SIGINT)
     headers = planned.asks[0].tenant.headers
@@ -105,28 +104,6 @@ async def _warm_up(target: Target, setup: Setup, planned: Plan, stop: asyncio.Ev
         raise Problem("", f"No warm-up request was answered: {last.error}: {last.detail}")
 
 
-@contextmanager
-def _bar(console: Console, total: int, *, shown: bool) -> Iterator[Any]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[failed]}"),
-    )
-    # Four times a second, however many requests end.
-    with Progress(*columns, console=console, disable=not shown, refresh_per_second=4) as progress:
-        task = progress.add_task("requests", total=total, failed="")
-        failed = 0
-
-        def advance(record: Record) -> None:
-            nonlocal failed
-            failed += not record.answered
-            progress.update(task, advance=1, failed=f"{failed} failed" if failed else "")
-
-        yield advance
-
-
 def _result(
     options: Options,
     setup: Setup,
@@ -143,6 +120,9 @@ def _result(
         record.retokenized = tokens
     groups = result.grouped(done.records, done.duration_s)
     described = plan.described(options) | {
+        "backend": setup.endpoint.backend,
+        "model": target.manner.model,
+        "max_concurrency": setup.concurrency,
         "stream": setup.stream,
         "ignore_eos": setup.ignore_eos,
         "warmup_requests": setup.warm_up,

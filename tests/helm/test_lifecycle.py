@@ -1,13 +1,14 @@
 """The Helm client lifecycle: real Helm 4, Helm 3 and kubectl with the real charts, on a fake Kubernetes API.
 
-It shows what these clients do with the charts, as far as an API goes: nothing is run, pulled or scheduled, and
-that things are ready is made up (fake_kube_api/fabricated.py).
+It shows what these clients do with the charts, as far as an API goes: nothing is run, pulled or scheduled,
+and that things are ready is made up (fake_kube_api/fabricated.py).
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.helm.conftest import CHARTS, HELMS
 from tests.helm.release import NAME, NAMESPACE, Release, ToolError, release
 
 SETTING = ("--set", "dllm-stack.config.queue.max_waiting_jobs=77")
+EVERYTHING = Path(__file__).parent / "everything.yaml"
 STAYS = {("PersistentVolumeClaim", "data-x-redis-0")}  # the queue's; of a StatefulSet nobody deletes claims
 
 
@@ -98,6 +100,19 @@ def test_an_install_that_does_not_come_up_leaves_nothing_but_the_queues_volume()
         assert made.everything() == STAYS
 
 
+def test_the_test_hook_is_a_pod_whose_end_helm_reports() -> None:
+    """Whether a chat streams is not to be seen here: what becomes of the pod is made up."""
+    with release("helm", "cpu-dev") as made:
+        made.install()
+        assert "x-test" not in made.objects("Pod")
+        assert "Phase:          Succeeded" in made.run("test", NAME)
+        (container,) = made.objects("Pod")["x-test"]["spec"]["containers"]
+        assert {"http://x-gateway:80", "dllm-demo"} <= set(container["command"])
+        made.upgrade("--set", "dllm-stack.image.tag=fails")
+        with pytest.raises(ToolError, match="x-test failed"):
+            made.run("test", NAME)
+
+
 def test_a_volume_of_weights_is_kept_on_purpose() -> None:
     with release("helm", "h200-8x") as made:
         made.install("--set", "dllm-stack.weights.volume.pvc.size=100Gi")
@@ -107,6 +122,22 @@ def test_a_volume_of_weights_is_kept_on_purpose() -> None:
         assert made.objects("Job").keys() == jobs.keys()
         made.run("uninstall", NAME)
         assert made.everything() == {*STAYS, ("PersistentVolumeClaim", "x-weights")}
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_what_autoscalers_have_scaled_stays_scaled_with_all_that_can_be_turned_on(helm: str) -> None:
+    with release(helm, "mi300x-8x") as made:
+        made.install("--values", str(EVERYTHING))
+        kinds = {kind for kind, _ in made.everything()}
+        assert {*("HorizontalPodAutoscaler", "ScaledObject", "Ingress", "HTTPRoute")} <= kinds
+        assert {*("PodMonitor", "PrometheusRule", "NetworkPolicy", "PodDisruptionBudget")} <= kinds
+        for deployment in ("x-gateway", "x-worker-mini"):
+            # As an autoscaler, or KEDA, does.
+            made.kubectl("patch", "deployment", deployment, "--type=merge", '--patch={"spec":{"replicas":5}}')
+        made.upgrade("--values", str(EVERYTHING), *SETTING)
+        assert made.spec("x-gateway")["replicas"] == made.spec("x-worker-mini")["replicas"] == 5
+        made.run("uninstall", NAME)
+        assert made.everything() == STAYS
 
 
 def test_helm_4_goes_on_with_a_release_of_helm_3() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from tests.helm.conftest import HELMS, Render, RenderError
+from tests.helm.conftest import CHARTS, HELMS, Render, RenderError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FLASH = {"model": "llada2.1-flash", "revision": COMMIT}
@@ -51,7 +52,10 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "models": {"mine": MINE | {"dllm": {"modes": "llada3", "mode": "speed"}}},
             "pools": {"mini": {"model": "mine", "engine": {"mem_fraction": 0.8, "max_running_requests": 8}}},
         },
-        ['models.mine.dllm.modes is "llada3", which is no mode: choose one of dllm-demo, llada2.0, llada2.1.'],
+        [
+            'models.mine.dllm.modes is "llada3", which is no mode: choose one of dllm-demo, llada2.0, '
+            "llada2.1."
+        ],
     ),
     "model not in the profile": (
         "l4-4x",
@@ -61,12 +65,33 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "llada2.0-mini, llada2.0-mini-cap, llada2.1-mini, or give pools.mini.engine."
         ],
     ),
+    "half an engine": (
+        "l4-4x",
+        {"pools": {"mini": FLASH | {"engine": {"tp": 4}}}},
+        [
+            "pools.mini.engine needs mem_fraction and max_running_requests, because the profile l4-4x says "
+            "nothing of llada2.1-flash: give both."
+        ],
+    ),
+    "a name that no client could send": (
+        "h200-8x",
+        {
+            "models": {"my:model": MINE},
+            "pools": {
+                "mini": {"model": "my:model", "engine": {"mem_fraction": 0.8, "max_running_requests": 8}}
+            },
+        },
+        [
+            "models.my:model is no name for a model, because clients, Redis and metrics know it by that: use "
+            "at most 64 letters, digits, dots, dashes and underscores."
+        ],
+    ),
     "a pool's name that names nothing in Kubernetes": (
         "h200-8x",
         {"pools": {"Mini_1": {"model": "llada2.1-mini"}}},
         [
-            "pools.Mini_1 is no name for a pool, because its objects are named by it: use lower-case letters, "
-            "digits and dashes."
+            "pools.Mini_1 is no name for a pool, because its objects are named by it: use lower-case "
+            "letters, digits and dashes."
         ],
     ),
     "a pool's name that is too long": (
@@ -94,6 +119,16 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "l4-4x",
         {"pools": {"mini": {"engine": {"tp": 8}}}},
         ["pools.mini puts 1 worker of 8 GPUs on a machine, but l4-4x has 4 GPUs"],
+    ),
+    "no machine": (
+        "h200-8x",
+        {"pools": {"mini": {"nodes": 0}}},
+        ["pools.mini.nodes is 0: give at least 1, or use pools.mini.scaling to have none at times."],
+    ),
+    "no workers on a machine": (
+        "h200-8x",
+        {"pools": {"mini": {"workersPerNode": 0}}},
+        ["pools.mini.workersPerNode is 0: give at least 1."],
     ),
     "tp on a CPU": (
         "cpu-dev",
@@ -141,8 +176,8 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "h200-8x",
         {"weights": {"volume": {"pvc": {"className": "nfs"}}}},
         [
-            "weights.volume.pvc has neither claimName nor size: name a claim of yours, or say how large a new "
-            "one is to be."
+            "weights.volume.pvc has neither claimName nor size: name a claim of yours, or say how large a "
+            "new one is to be."
         ],
     ),
     "two volumes": (
@@ -248,8 +283,46 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         "h200-8x",
         {"pools": {"mini": {"scaling": {"min": 1, "max": 8}}}},
         [
-            "pools.mini.scaling is given, but keda.enabled is false, so nothing would scale: set keda.enabled "
-            "to true where KEDA is installed, or remove pools.mini.scaling."
+            "pools.mini.scaling is given, but keda.enabled is false, so nothing would scale: set "
+            "keda.enabled to true where KEDA is installed, or remove pools.mini.scaling."
+        ],
+    ),
+    "scaling to none without patience": (
+        "h200-8x",
+        {"keda": {"enabled": True}, "pools": {"mini": {"scaling": {"min": 0}}}},
+        [
+            "pools.mini.scaling.min is 0, and config.queue.cold_start_s is not set: requests for a pool "
+            "without workers would get 503 at once, and never bring one up. Set it to the time that a worker "
+            "takes to start, 1575 s at most."
+        ],
+    ),
+    "more workers at least than at most": (
+        "h200-8x",
+        {"keda": {"enabled": True}, "pools": {"mini": {"scaling": {"min": 9}}}},
+        ["pools.mini.scaling.min is 9, more than its max of 8: raise the one or lower the other."],
+    ),
+    "more gateways at least than at most": (
+        "h200-8x",
+        {"gateway": {"autoscaling": {"enabled": True, "min": 9}}},
+        ["gateway.autoscaling.min is 9, more than its max of 8: raise the one or lower the other."],
+    ),
+    "two pools that scale by one queue": (
+        "h200-8x",
+        {
+            "keda": {"enabled": True},
+            "pools": {"mini": {"scaling": {"max": 9}}, "more": {"model": "llada2.1-mini"}},
+        },
+        [
+            "pools.mini and pools.more both serve llada2.1-mini, and so one queue, by which only one of them "
+            "can be scaled: take `scaling` out, or make them one pool."
+        ],
+    ),
+    "a route to nowhere": (
+        "h200-8x",
+        {"gateway": {"route": {"enabled": True}}},
+        [
+            "gateway.route.enabled needs gateway.route.parentRefs: the Gateway that the HTTPRoute belongs "
+            "to, as in [{name: my-gateway, namespace: infra}]."
         ],
     ),
     "code of any day": (
@@ -332,9 +405,26 @@ def test_it_is_not_rendered(render: Render, what: str, helm: str) -> None:
         assert sentence in str(refusal.value)
 
 
+IMAGE = (
+    "weights.volume.image needs Kubernetes 1.33 or later, and this is v1.32.0: use another kind of volume."
+)
+
+
 @pytest.mark.parametrize("helm", HELMS)
 def test_a_volume_that_kubernetes_does_not_have_yet(render: Render, helm: str) -> None:
     image = "dllm-stack.weights.volume.image=registry.example/weights:1"
-    with pytest.raises(RenderError, match=r"needs Kubernetes 1\.33 or later, and this is v1\.32\.0: use"):
+    with pytest.raises(RenderError, match=re.escape(IMAGE)):
         render("h200-8x", image, kubernetes="1.32.0", helm=helm)
     assert render("h200-8x", image, kubernetes="1.33.0", helm=helm)
+
+
+def test_every_sentence_has_its_refusal() -> None:
+    tested = " ".join([IMAGE, *(sentence for _, _, sentences in REFUSALS.values() for sentence in sentences)])
+    sentences = 0
+    for file in ("_checks.tpl", "_edges.tpl"):
+        for line in (CHARTS / "dllm-stack" / "templates" / file).read_text().splitlines():
+            if line.endswith(".") and not line.startswith(("{{- ", "{{/*", "#")):
+                sentences += 1
+                literal = max(re.split(r"{{.*?}}", line), key=len).strip()
+                assert literal in tested, f"{file}: {line}"
+    assert sentences > 30

@@ -47,8 +47,8 @@ def apply(live: Object | None, wanted: Object, schema: Schema, manager: str, *, 
     for entry in others:
         entry.fields -= {path for path, _ in taken}
     kept = set().union(*(entry.fields for entry in others))
-    # The innermost first: an item of a list goes after what is in it.
-    for path in sorted(own.fields - new.keys() - kept, key=len, reverse=True):
+    # The outermost first: an item of a list goes before the fields by which it is known.
+    for path in sorted(own.fields - new.keys() - kept, key=len):
         if not any(other[: len(path)] == path for other in kept | new.keys()):
             remove(result, path, schema)
     own.fields = set(new)

@@ -58,7 +58,7 @@ class Store:
         return list({kind: None for kind, _, _ in self._objects})
 
     def stamp(self, content: Object, old: Object | None) -> Object:
-        """With the metadata that the server gives an object when it is written; or `old`, if it is the same."""
+        """With the metadata that the server gives an object when it is written; `old`, if it is the same."""
         content = copy.deepcopy(content)
         metadata = content["metadata"]
         before = old["metadata"] if old else {}

@@ -60,7 +60,11 @@
 {{- if and (not $entry) (not $pool.engine) -}}
 {{- fail (printf "pools.%s.model is %q, which the profile %s has no entry for: choose one of %s, or give pools.%s.engine." .name $pool.model $profile.name (keys $profile.models | sortAlpha | join ", ") .name) -}}
 {{- end -}}
-{{ include "dllm-stack.over" (list $entry $pool.engine) }}
+{{- $engine := include "dllm-stack.over" (list $entry $pool.engine) | fromYaml -}}
+{{- if not (and $engine.mem_fraction $engine.max_running_requests) -}}
+{{- fail (printf "pools.%s.engine needs mem_fraction and max_running_requests, because the profile %s says nothing of %s: give both." .name $profile.name $pool.model) -}}
+{{- end -}}
+{{ toYaml $engine }}
 {{- end }}
 
 {{/* What the templates need to know of a pool, all in one. Takes {root, name}. */}}
@@ -80,7 +84,7 @@
 {{- end -}}
 {{- $nodes := ternary 1 $pool.nodes (kindIs "invalid" $pool.nodes) | int -}}
 {{- $weightsMB := dig "facts" "weights_gb" 0 $model | float64 | mulf 1000 -}}
-{{- $loadS := divf $weightsMB $worker.readMBps | mulf 2 | addf 300 | ceil | int -}}
+{{- $loadS := divf $weightsMB $worker.readMBps | mulf 2 | addf 600 | ceil | int -}}
 {{- $startTimeoutS := dig "worker" "start_timeout_s" $loadS .root.Values.config | float64 | ceil | int -}}
 {{- $onHub := regexMatch "^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$" $model.checkpoint -}}
 name: {{ .name }}
@@ -101,6 +105,7 @@ productLabel: {{ . }}
 {{- end }}
 shmGiB: {{ if kindIs "invalid" $worker.shmGiB }}{{ ternary 2 (mul 4 $tp) (eq $tp 1) }}{{ else }}{{ int $worker.shmGiB }}{{ end }}
 startTimeoutS: {{ $startTimeoutS }}
+weightsGiB: {{ divf $weightsMB 1073.741824 | ceil | int }}
 fetchS: {{ divf $weightsMB $worker.downloadMBps | ceil | int }}
 worker: {{ toJson $worker }}
 engine: {{ toJson $engine }}

@@ -43,7 +43,12 @@ tolerations:
 
 {{/* Whether the checkpoint is fetched from the hub: nothing, or "true". */}}
 {{- define "dllm-stack.fetches" -}}
-{{- if and .pool.onHub .root.Values.weights.download (not (hasKey .root.Values.weights.volume "image")) }}true{{ end -}}
+{{- if and .pool.onHub .root.Values.weights.download (not .root.Values.weights.volume.image) }}true{{ end -}}
+{{- end }}
+
+{{/* Whether each pod has a copy of its own, which goes with it: nothing, or "true". */}}
+{{- define "dllm-stack.fetchesAnew" -}}
+{{- if and (include "dllm-stack.fetches" .) (not (or .root.Values.weights.volume.pvc .root.Values.weights.volume.hostPath)) }}true{{ end -}}
 {{- end }}
 
 {{- define "dllm-stack.fetchContainer" -}}
@@ -123,6 +128,10 @@ tolerations:
 {{- define "dllm-stack.workerResources" -}}
 {{- $given := .pool.worker.resources -}}
 {{- $requests := dict "cpu" (mul 4 .pool.tp | toString) "memory" (printf "%dGi" (mul 16 .pool.tp)) -}}
+{{- if include "dllm-stack.fetchesAnew" . -}}
+{{- /* Else the node's disk would run full, and it would throw pods out. */ -}}
+{{- $_ := set $requests "ephemeral-storage" (printf "%dGi" (add 2 .pool.weightsGiB)) -}}
+{{- end -}}
 {{- $gpus := dict -}}
 {{- with .pool.gpuResource -}}
 {{- $_ := set $gpus . (int $.pool.tp) -}}

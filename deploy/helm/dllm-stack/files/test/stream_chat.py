@@ -2,7 +2,7 @@
 
     stream_chat.py SECONDS URL MODEL...
 
-API_KEY is sent if it is there. MAKE_KEY=1: a key is made for the test, in Redis, and its tenant removed after.
+API_KEY is sent if it is there. MAKE_KEY=1: a key is made in Redis for this test, and its tenant removed.
 Exit status 1, and why, when a model has not answered after that many seconds.
 """
 

@@ -30,6 +30,11 @@ $(VENV)/.prometheus: requirements/prometheus.sh requirements/debian.sh $(VENV)/.
 	@requirements/prometheus.sh $(VENV)
 	@touch $@
 
+# And the charts by Helm 4 and 3.
+$(VENV)/.helm: requirements/helm.sh $(VENV)/.installed
+	@requirements/helm.sh $(VENV)
+	@touch $@
+
 # And the engine by the oldest SGLang that the extension supports.
 $(OLDEST)/.installed: requirements/sglang-0.5.17.txt $(VENV)/.installed
 	@echo "setup: sglang 0.5.17, for the tests"
@@ -48,12 +53,15 @@ up: setup ## Run the whole stack on this machine: gateway, router, worker, queue
 
 monitoring: $(VENV)/.prometheus ## What `up --with-monitoring` starts: Prometheus, Alertmanager, redis_exporter
 
+charts: $(VENV)/.helm ## Write what of the charts is generated: schemas, the tables of docs/helm.md, golden renders
+	@$(VENV)/bin/python -m deploy.charts
+
 lint: setup ## Style and types
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(VENV)/.prometheus $(OLDEST)/.installed \
+test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(VENV)/.prometheus $(VENV)/.helm $(OLDEST)/.installed \
 		$(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
 	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadscope
 
@@ -131,6 +139,9 @@ show-alerts: $(VENV)/.prometheus ## A worker killed, Redis stopped, the queue fl
 show-dashboards: $(VENV)/.prometheus ## Every expression of dashboards and rules, by a Prometheus over a stack under load
 	@$(VENV)/bin/python -m loadtest.dashboards $(OPTIONS)
 
+show-charts: $(VENV)/.helm ## Every chart in every way, by Helm 4 and 3, against Kubernetes 1.29 to 1.37 and the Pod Security Standard
+	@$(VENV)/bin/python -m deploy.charts.show
+
 show-fairness: setup $(PEERS)/.installed ## A flood beside a light tenant, here and behind two other gateways
 	@$(VENV)/bin/python -m loadtest.fairness
 
@@ -138,6 +149,9 @@ $(PEERS)/.installed: loadtest/peers.txt
 	@$(PYTHON) -m venv $(PEERS)
 	@$(PEERS)/bin/pip install --quiet --requirement loadtest/peers.txt
 	@touch $@
+
+show-helm-lifecycle: setup $(VENV)/.helm ## Helm 4, Helm 3 and kubectl install, upgrade, roll back, test and uninstall, on a fake of the API
+	@$(VENV)/bin/python -m pytest -v tests/helm/test_lifecycle.py
 
 show-fuzz: setup $(OLDEST)/.installed ## 10,000 random requests to an engine of each SGLang, 1,000 to a gateway: no hang, no 500
 	@DLLM_TEST_FUZZ=10000 DLLM_TEST_FUZZ_SEED=$(or $(SEED),1) $(VENV)/bin/python -m pytest \
@@ -157,6 +171,9 @@ show-metrics-cost: setup ## CPU of a gateway for a request with and without metr
 
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server
+
+show-image: setup ## The image of gateway and router, built and run without a registry (root, buildah, debootstrap)
+	@$(VENV)/bin/python -m deploy.images.show
 
 show-decoding: setup $(OLDEST)/.installed ## Every decoding algorithm against its plain form, alone and mixed, on both SGLangs
 	@$(VENV)/bin/python -m pytest tests/engine/decoding

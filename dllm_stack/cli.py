@@ -1,5 +1,5 @@
 """The command `dllm-stack`: one subcommand a service, `up` for all on one machine; for operators `top`,
-`queue`, `keys` and `tenants`; to measure a server `bench` and `eval`."""
+`queue`, `keys`, `tenants` and `preflight`; to measure a server `bench` and `eval`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import dllm_stack.process_one  # noqa: F401
 from dllm_stack.bench.commands import app as bench
 from dllm_stack.config_option import Config, load
 from dllm_stack.eval.command import evaluate
@@ -54,6 +55,15 @@ def worker(config: Config = None) -> None:
 
 
 @app.command()
+def fetch(config: Config = None) -> None:
+    """Download the worker's checkpoint into the Hugging Face cache, if it is not there."""
+    settings = load(config)
+    from worker.fetch.main import run
+
+    run(settings)
+
+
+@app.command()
 def top(
     metrics: Annotated[
         list[str] | None,
@@ -82,6 +92,31 @@ def top(
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
+
+
+@app.command()
+def preflight(
+    profile: Annotated[
+        str | None, typer.Argument(help="A file of configs/profiles, as its chart installs it by default.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="A pool of this model, on machines of its own; may be repeated. Else the chart's."),
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines of each pool.")] = 1,
+    manifests: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="In place of a profile: what `helm template` prints; - is stdin."),
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Where to install; else the kubeconfig's.")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="Of the kubeconfig; else the current one.")] = None,
+) -> None:
+    """What a Kubernetes cluster lacks for an installation. It only reads; status 1: something is missing."""
+    from dllm_stack.preflight.command import run
+
+    raise typer.Exit(run(profile, model or [], nodes, manifests, namespace, context))
 
 
 @app.command()

@@ -33,6 +33,7 @@ class ErrorCode(StrEnum):
     MODEL_NOT_FOUND = "model_not_found"
     NOT_FOUND = "not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
+    GATEWAY_FULL = "gateway_full"
     QUEUE_FULL = "queue_full"
     POOL_DRAINING = "pool_draining"
     NO_WORKER = "no_worker"
@@ -65,6 +66,7 @@ KINDS: dict[ErrorCode, Kind] = {
     ErrorCode.MODEL_NOT_FOUND: Kind(404, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.NOT_FOUND: Kind(404, "invalid_request_error", Outcome.REJECTED),
     ErrorCode.METHOD_NOT_ALLOWED: Kind(405, "invalid_request_error", Outcome.REJECTED),
+    ErrorCode.GATEWAY_FULL: Kind(429, "rate_limit_error", Outcome.REJECTED),
     ErrorCode.QUEUE_FULL: Kind(429, "rate_limit_error", Outcome.REJECTED),
     ErrorCode.POOL_DRAINING: Kind(503, "service_unavailable_error", Outcome.REJECTED),
     ErrorCode.NO_WORKER: Kind(503, "service_unavailable_error", Outcome.REJECTED),

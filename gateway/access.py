@@ -24,7 +24,6 @@ from gateway.fields.terms import DEFAULT_TENANT, tenant_named, usual_tier
 from gateway.http.body import LINGER_S, ClientGone
 from gateway.http.channel import Channel
 from gateway.http.refusal import refuse_unread
-from gateway.http.request_id import request_id_of
 from gateway.inquiry import Inquiry
 from gateway.jobs import Call
 from gateway.metrics import Metrics
@@ -111,7 +110,7 @@ class Access:
         Raises:
             RequestError: the tenant may not use it.
         """
-        if not may_use(tenant, pool):
+        if not tenant.may_use(pool):
             self._forbid("model", f"This key may not use the model {pool!r}.", "model")
 
     async def _key(self, ring: KeyRing, headers: Headers) -> Key:
@@ -145,10 +144,6 @@ class Access:
         raise RequestError(Problem(ErrorCode.PERMISSION_DENIED, message, param))
 
 
-def may_use(tenant: Tenant, pool: str) -> bool:
-    return tenant.models is None or pool in tenant.models
-
-
 def tenant_of(request: Request) -> Tenant:
     """Of a request that has come past the guard; one without limits when no keys are needed."""
     tenant: Tenant = request.scope.get(_TENANT, _ANYBODY)
@@ -168,7 +163,7 @@ class Guard:
                 scope[_TENANT] = await self._access.tenant(Headers(scope=scope))
             except RequestError as error:
                 give_up_at = asyncio.get_running_loop().time() + GIVE_UP_S
-                channel = Channel(send, request_id_of(scope), give_up_at)
+                channel = Channel(send, give_up_at)
                 with suppress(ClientGone):
                     await refuse_unread(error.problem, receive, channel)
                 return

@@ -35,6 +35,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     app = Application(
         cors_origins=settings.gateway.cors_origins,
+        closes=lambda: gateway.draining,
         title="dllm-stack gateway",
         lifespan=lifespan,
         redirect_slashes=False,

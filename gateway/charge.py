@@ -2,12 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from dllm_stack.limits import Limiter, LimitError, Reservation
 from dllm_stack.messages import End, Prompt
 from dllm_stack.outcomes import Outcome
 from dllm_stack.queue.estimate import LONGEST_GUESS, prompt_bytes, prompt_tokens
+from dllm_stack.tenants import Tenant
+from gateway.http.channel import Channel
 from gateway.ticket import Ticket
+
+
+class Charge:
+    """What one request takes of its tenant's limits. `settle` is due when it is over.
+
+    Args:
+        tokens: see `asked`.
+        used: how many it has used so far.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        tenant: Tenant,
+        request_id: str,
+        channel: Channel,
+        tokens: tuple[int, int],
+        used: Callable[[], int],
+    ) -> None:
+        self._limiter = limiter
+        self._tenant = tenant
+        self._request_id = request_id
+        self._channel = channel
+        self._tokens = tokens
+        self._used = used
+        self._reservation: Reservation | None = None
+
+    async def reserve(self) -> None:
+        """The answer will tell how much is left.
+
+        Raises:
+            RequestError: the limits leave no room, or cannot be checked.
+        """
+        try:
+            self._reservation = await self._limiter.reserve(self._tenant, self._request_id, *self._tokens)
+        except LimitError as error:
+            self._channel.headers |= error.headers
+            raise
+        self._channel.headers |= self._reservation.headers
+        # A client that has its answer may send the next request at once, and has room for it.
+        self._channel.before_end = self.settle
+
+    async def settle(self) -> None:
+        if self._reservation is not None:
+            await self._reservation.settle(self._used())
 
 
 def asked(prompts: Iterable[Prompt], max_tokens: int | None) -> tuple[int, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -18,6 +20,7 @@ from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
 from gateway.access import Access
 from gateway.catalogue import Catalogue
+from gateway.http.room import BODIES, Room
 from gateway.ledger import Ledger
 from gateway.metrics import Metrics
 
@@ -29,7 +32,9 @@ SHUTTING_DOWN = Problem(
 class Gateway:
     """
     Attributes:
-        draining: no request is taken any more; the open ones finish.
+        room: for the bodies that are being sent.
+        draining: it is about to leave: each answer ends its connection, so that the client's next request
+            finds another gateway.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -46,7 +51,21 @@ class Gateway:
             heartbeat_s=settings.queue.heartbeat_s,
             lease_s=settings.queue.heartbeat_ttl_s,
         )
+        self.room = Room(BODIES * settings.gateway.max_body_bytes)
         self.draining = False
+        self._takes_until = math.inf
+
+    def leave(self, within_s: float) -> None:
+        """From now on it drains. What comes in the first half of this time is still taken: it is on a connection
+        from before, whose client cannot know, or from a proxy that has not heard yet. It gets the other half.
+        """
+        self.draining = True
+        self._takes_until = time.monotonic() + within_s / 2
+
+    @property
+    def refuses(self) -> bool:
+        """No request is taken any more; the open ones finish."""
+        return time.monotonic() >= self._takes_until
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -25,6 +25,9 @@ from gateway.gateway import SHUTTING_DOWN, Gateway
 from gateway.http.connection import Connection
 
 LEAVE_S = 2  # for the last bytes after the drain
+# Without an open request, after the last one. Its client may be about to send the next one on the same connection,
+# which a stream that began before the drain has not told it to leave.
+LINGER_S = 1.0
 KEEP_ALIVE_S = 75  # longer than the 60 s after which common load balancers drop an idle connection
 
 log = structlog.get_logger()
@@ -98,8 +101,8 @@ class Admin(NamedTuple):
 
 class Server(uvicorn.Server):
     """Drains on the first signal: it goes on listening, so that its probe can say it is not ready and
-    new requests get an answer, until the open requests are done or their time is up. A second signal
-    ends them at once. The admin API, if there is one, is there as long as this is."""
+    requests that still come get an answer, until the open requests are done or their time is up. A second
+    signal ends them at once. The admin API, if there is one, is there as long as this is."""
 
     def __init__(self, config: uvicorn.Config, gateway: Gateway, admin: Admin | None) -> None:
         super().__init__(config)
@@ -107,6 +110,7 @@ class Server(uvicorn.Server):
         self._admin = admin
         self._serving_admin: asyncio.Task[None] | None = None
         self._drained_by: float | None = None
+        self._busy_at = 0.0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -126,17 +130,19 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         drain_s = 0.0 if self._gateway.draining else self._gateway.settings.gateway.drain_s
-        self._gateway.draining = True
+        self._gateway.leave(drain_s)
         self._drained_by = time.monotonic() + drain_s
 
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second."""
+        now, open_requests = time.monotonic(), self._gateway.ledger.open
+        if open_requests:
+            self._busy_at = now
         if self._drained_by is not None:
-            open_requests = self._gateway.ledger.open
-            if open_requests and time.monotonic() >= self._drained_by:
+            if open_requests and now >= self._drained_by:
                 log.warning("drain time is up", open_requests=len(open_requests))
                 self._gateway.ledger.abandon(SHUTTING_DOWN)
                 self.should_exit = True
-            elif not open_requests:
+            elif not open_requests and now >= min(self._busy_at + LINGER_S, self._drained_by):
                 self.should_exit = True
         return await super().on_tick(counter)

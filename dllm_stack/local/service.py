@@ -91,9 +91,19 @@ def _stop_with(parent: int) -> Callable[[], None]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """A port of 127.0.0.1 that nobody else is given within the next minute.
+
+    A connection through it was closed, which the kernel remembers for so long: meanwhile it hands the port
+    to nobody who asks for any, and lets those listen on it who ask for it, with SO_REUSEADDR, as servers do.
+    """
+    with socket.socket() as server, socket.socket() as client:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        client.connect(server.getsockname())
+        accepted, _ = server.accept()
+        accepted.close()  # the side that closes first remembers
+        port: int = server.getsockname()[1]
         return port
 
 

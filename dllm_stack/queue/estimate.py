@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ def prompt_bytes(prompt: Prompt) -> bytes:
         case TextPrompt(text):
             return text.encode(errors="surrogatepass")
         case _:
-            return b"".join(id.to_bytes(_BYTES_PER_TOKEN, "little") for id in prompt.ids)
+            return array("I", prompt.ids).tobytes()
 
 
 def prompt_tokens(prompt: bytes) -> int:

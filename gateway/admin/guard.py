@@ -18,6 +18,7 @@ from gateway.http.body import ClientGone, read_body
 from gateway.http.channel import Channel
 from gateway.http.refusal import refuse_unread
 from gateway.http.request_id import request_id_of
+from gateway.http.room import BODIES, Room
 
 MAX_BODY_BYTES = 64 << 10
 MAX_BODY_S = 10.0
@@ -35,6 +36,7 @@ class Guard:
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
+        self._room = Room(BODIES * MAX_BODY_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,11 +45,11 @@ class Guard:
         headers = Headers(scope=scope)
         try:
             await self._access.admin(headers)
-            body = await _read(headers, receive)
+            body = await _read(headers, receive, self._room)
             key = await self._access.admin(headers)  # it may have been revoked meanwhile
         except RequestError as error:
             give_up_at = asyncio.get_running_loop().time() + GIVE_UP_S
-            channel = Channel(send, request_id_of(scope), give_up_at)
+            channel = Channel(send, give_up_at)
             with suppress(ClientGone):
                 await refuse_unread(error.problem, receive, channel)
         except ClientGone:
@@ -98,10 +100,10 @@ class _Again:
         return {"type": "http.request", "body": body, "more_body": False}
 
 
-async def _read(headers: Headers, receive: Receive) -> bytes:
+async def _read(headers: Headers, receive: Receive, room: Room) -> bytes:
     try:
-        async with asyncio.timeout(MAX_BODY_S):
-            return await read_body(headers, receive, MAX_BODY_BYTES)
+        async with room.share(asyncio.get_running_loop().time() + MAX_BODY_S) as share:
+            return await read_body(headers, receive, MAX_BODY_BYTES, share)
     except TimeoutError:
         message = f"The request did not send its body within {MAX_BODY_S:g} s."
         raise RequestError(Problem(ErrorCode.DEADLINE_EXCEEDED, message)) from None

@@ -7,7 +7,7 @@ from typing import Any
 from dllm_stack.messages import ChatPrompt
 from gateway.chat.protocol import Message, ToolCall
 from gateway.fields.validation import invalid, missing, unsupported
-from gateway.http.body import parse_json
+from gateway.http.body import MAX_PARTS, parse_json, parts_of
 from gateway.tools.offer import Offer
 
 
@@ -16,35 +16,42 @@ def chat_prompt(messages: list[Message], offer: Offer | None) -> ChatPrompt:
     Raises:
         RequestError: naming the content that is not text, or the call that is none.
     """
+    _check_arguments(messages)
     return ChatPrompt(
         [_as_text(message, f"messages[{i}]") for i, message in enumerate(messages)],
         offer.shown if offer else None,
     )
 
 
+def _check_arguments(messages: list[Message]) -> None:
+    """They are JSON within strings of the body, and so not among what was counted of it."""
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    if sum(parts_of(call["function"]["arguments"].encode()) for call in calls) > MAX_PARTS:
+        what = f"must have calls with at most {MAX_PARTS} strings, arrays and objects in all their arguments"
+        raise invalid("messages", what)
+
+
 def _as_text(message: Message, path: str) -> dict[str, Any]:
-    fields: dict[str, Any] = {"role": message.role}
-    if message.name is not None:
-        fields["name"] = message.name
-    if message.tool_call_id is not None:
-        fields["tool_call_id"] = message.tool_call_id
-    if message.tool_calls is not None:
-        fields["tool_calls"] = [
-            _call(call, f"{path}.tool_calls[{i}]") for i, call in enumerate(message.tool_calls)
-        ]
-    if message.content is not None:
-        fields["content"] = _text(message.content, f"{path}.content")
-    elif not message.tool_calls:
+    fields: dict[str, Any] = {"role": message["role"]}
+    if (name := message.get("name")) is not None:
+        fields["name"] = name
+    if (call_id := message.get("tool_call_id")) is not None:
+        fields["tool_call_id"] = call_id
+    if (calls := message.get("tool_calls")) is not None:
+        fields["tool_calls"] = [_call(call, f"{path}.tool_calls[{i}]") for i, call in enumerate(calls)]
+    if (content := message.get("content")) is not None:
+        fields["content"] = _text(content, f"{path}.content")
+    elif not calls:
         raise missing(f"{path}.content")
     return fields
 
 
 def _call(call: ToolCall, path: str) -> dict[str, Any]:
     try:
-        parse_json(call.function.arguments or "{}")
+        parse_json(call["function"]["arguments"] or "{}")
     except ValueError as error:
         raise invalid(f"{path}.function.arguments", f"must be JSON in a string: {error}") from None
-    return call.model_dump(exclude={"index"})
+    return {name: value for name, value in call.items() if name != "index"}
 
 
 def _text(content: Any, param: str) -> str:

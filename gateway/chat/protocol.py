@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema, with_config
 from pydantic.config import JsonDict
+from typing_extensions import TypedDict
 
 from dllm_stack.messages import Tier
 from gateway.fields.openai import CONDITIONAL, IGNORED, NEUTRAL, OpenAIFields
 from gateway.fields.parameters import Count
 from gateway.fields.token_by_token import LOGPROBS, TOP_LOGPROBS, TopLogprobs
-from gateway.fields.validation import Honoured, Neutral, Rules
+from gateway.fields.validation import STRICT, Neutral, Rules
 from gateway.logprobs import ChatLogprobs
 from gateway.statistics import Statistics
 from gateway.tools.protocol import ToolChoice, Tools
@@ -22,16 +23,18 @@ from gateway.usage import Usage
 MAX_MESSAGES = 10_000  # in memory an empty one takes thirty times what it takes as JSON
 
 
-class FunctionCall(Honoured):
+@with_config(STRICT)
+class FunctionCall(TypedDict):
     name: str
     arguments: str
 
 
-class ToolCall(Honoured):
+@with_config(STRICT)
+class ToolCall(TypedDict):
     id: str
     type: Literal["function"]
     function: FunctionCall
-    index: int | None = None  # as the SDK's accumulated streams have it; without effect
+    index: NotRequired[int | None]  # as the SDK's accumulated streams have it; without effect
 
 
 _PART = {
@@ -52,19 +55,19 @@ _ANYTHING_SAID: JsonDict = {
 }
 
 
-class Message(Honoured):
-    model_config = ConfigDict(json_schema_extra=_ANYTHING_SAID)
-
+@with_config(ConfigDict(**STRICT, json_schema_extra=_ANYTHING_SAID))
+class Message(TypedDict):
+    # There may be many: an object for each would cost more than all the rest.
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[Any, WithJsonSchema(_CONTENT)] = None  # checked in prompt.py
-    name: str | None = None
-    tool_call_id: str | None = None
-    tool_calls: Annotated[list[ToolCall], Field(fail_fast=True)] | None = None
+    content: NotRequired[Annotated[Any, WithJsonSchema(_CONTENT)]]  # checked in prompt.py
+    name: NotRequired[str | None]
+    tool_call_id: NotRequired[str | None]
+    tool_calls: NotRequired[Annotated[list[ToolCall], Field(fail_fast=True)] | None]
     # Of an assistant's message, as the SDK gives it back; without effect.
-    refusal: str | None = None
-    annotations: list[Any] | None = None
-    audio: None = None
-    function_call: None = None
+    refusal: NotRequired[str | None]
+    annotations: NotRequired[list[Any] | None]
+    audio: NotRequired[None]
+    function_call: NotRequired[None]
 
 
 Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from dllm_stack.outcomes import Problem
 
+_OF_EVERY_REQUEST = frozenset({"model", "service_tier"})
 _PROMPTS = frozenset({"messages", "prompt", "input_ids"})
 
 
@@ -32,6 +33,8 @@ class Names:
         return problem if problem.param is None else replace(problem, param=self._of(problem.param))
 
     def _of(self, param: str) -> str:
+        if param in _OF_EVERY_REQUEST:
+            return param
         if param in _PROMPTS:
             return self.prompt
         if param == "max_tokens":

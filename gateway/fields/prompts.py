@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from dllm_stack.messages import Prompt, TextPrompt, TokenPrompt
 from gateway.fields.parameters import MAX_INT, MAX_PROMPTS
 
+_TokenIds = list[Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]]
 _ANY_STRING = {"type": "string"}
 _STRING = {**_ANY_STRING, "minLength": 1}
 _ANY_TOKEN_IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
@@ -24,7 +26,11 @@ class Prompts(NamedTuple):
 
 
 def _is_token_ids(value: Any) -> bool:
-    return isinstance(value, list) and all(type(token) is int and 0 <= token <= MAX_INT for token in value)
+    try:
+        msgspec.convert(value, _TokenIds)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _prompts(value: Any, *, text: bool, tokens: bool, empty: bool = False) -> Prompts:

@@ -25,10 +25,14 @@ _JSON_TYPES: dict[type, str] = {
 }
 
 
-class Honoured(BaseModel):
-    """Base of the schemas of honoured fields. Strict: a JSON string is no integer, nor is a boolean."""
+STRICT = ConfigDict(strict=True, extra="forbid", frozen=True)
+"""A JSON string is no integer, nor is a boolean."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+class Honoured(BaseModel):
+    """Base of the schemas of honoured fields."""
+
+    model_config = STRICT
 
 
 @dataclass(frozen=True)

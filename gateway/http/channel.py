@@ -22,11 +22,11 @@ class Channel:
         before_end: is awaited before the last of the answer is sent.
     """
 
-    def __init__(self, send: Send, request_id: str, give_up_at: float) -> None:
+    def __init__(self, send: Send, give_up_at: float) -> None:
         self.started = False
         self.status: int | None = None
         self.give_up_at = give_up_at
-        self.headers = {"x-request-id": request_id}
+        self.headers: dict[str, str] = {}
         self.before_end: Callable[[], Awaitable[None]] | None = None
         self._send_message = send
 

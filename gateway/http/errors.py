@@ -23,8 +23,6 @@ def error_response(problem: Problem) -> Response:
         headers["retry-after"] = str(problem.retry_after_s)
     if problem.code is ErrorCode.INVALID_API_KEY:
         headers["www-authenticate"] = 'Bearer realm="dllm-stack"'
-    if problem.code is ErrorCode.SHUTTING_DOWN:
-        headers["connection"] = "close"  # so that the client's next request finds another gateway
     return Response(encode_json(problem.body()), problem.status, headers, "application/json")
 
 

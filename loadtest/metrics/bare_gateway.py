@@ -10,7 +10,7 @@ from typing import Any
 from structlog import contextvars
 
 from dllm_stack.settings import load
-from gateway import answer, exchange, gateway, main
+from gateway import answer, answering, gateway, main, record
 from gateway.metrics import Metrics
 
 
@@ -39,8 +39,8 @@ class _NoMetrics(Metrics):
 def run() -> None:
     for where, name, instead in (
         (answer, "Pace", _Nothing),
-        (exchange, "Request", _Nothing),
-        (exchange.Exchange, "_tell", lambda *_: None),
+        (answering, "Request", _Nothing),
+        (record.Record, "close", lambda *_: None),
         (gateway, "Metrics", _NoMetrics),
         (contextvars, "bind_contextvars", lambda **_: None),
     ):

@@ -25,12 +25,13 @@ def main() -> None:
     parser.add_argument(
         "--prefill-ms", type=float, default=Pace.prefill_s * 1000, help="a block of the prompt"
     )
+    parser.add_argument("--shared-by", type=int, default=1, help="workers, each told of its share of the slots")
     arguments = parser.parse_args()
     config = json.loads((arguments.checkpoint / "config.json").read_text())
     renderer = Renderer.load(str(arguments.checkpoint), None, config["vocab_size"])
     pace = Pace(arguments.slots, arguments.block_ms / 1000, arguments.prefill_ms / 1000)
     engine = SimulatedEngine(Voice(arguments.checkpoint), pace)
-    server = Server(engine, renderer, config["max_position_embeddings"])
+    server = Server(engine, renderer, config["max_position_embeddings"], arguments.shared_by)
     uvicorn.run(server, port=arguments.port, log_level="warning", lifespan="off", ws="none")
 
 

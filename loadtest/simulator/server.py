@@ -62,10 +62,14 @@ class Server:
 
     Args:
         context: tokens, prompt and answer together.
+        shared_by: workers that are attached to it; each is told of its share of the slots.
     """
 
-    def __init__(self, engine: SimulatedEngine, renderer: Renderer, context: int) -> None:
+    def __init__(
+        self, engine: SimulatedEngine, renderer: Renderer, context: int, shared_by: int = 1
+    ) -> None:
         self._engine = engine
+        self._shared_by = shared_by
         self._renderer = renderer
         self._context = context
         self._documents: dict[str, Callable[[], object]] = {
@@ -106,7 +110,7 @@ class Server:
         return {"object": "list", "data": [{"id": NAME, "object": "model", "max_model_len": self._context}]}
 
     def _info(self) -> object:
-        slots = self._engine.pace.slots
+        slots = self._engine.pace.slots // self._shared_by
         return {
             "model_path": NAME,
             "served_model_name": NAME,

@@ -10,9 +10,10 @@ import sys
 import httpx
 
 from dllm_stack.keys import KeyStore
+from dllm_stack.local.service import free_port
 from dllm_stack.settings import Settings
 from tests.gateway.served import until
-from tests.gateway.test_gateway_process import MAIN, free_port, running
+from tests.gateway.test_gateway_process import MAIN, running
 
 
 async def status(port: int, secret: str) -> int:

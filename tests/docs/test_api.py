@@ -24,6 +24,7 @@ from gateway.fields.terms import HEADERS, MAX_SESSION_CHARACTERS
 from gateway.fields.validation import Rules
 from gateway.generate.protocol import DEFAULT_MAX_NEW_TOKENS, SAMPLING_RULES
 from gateway.generate.protocol import RULES as GENERATE
+from gateway.http.body import MAX_PARTS
 from gateway.tokenize.protocol import RULES as TOKENIZE
 from gateway.tools.protocol import MAX_BYTES, MAX_TOOLS
 from tests.docs.pages import ROOT, assert_begin, assert_holds, code, rows_of, table
@@ -140,6 +141,7 @@ def test_the_limits_of_the_api() -> None:
     assert_holds("api.md", f"{DEFAULT_MAX_TOKENS} for completions, {DEFAULT_MAX_NEW_TOKENS} for `/generate`")
     assert_holds("api.md", f"up to {MAX_STOPS} strings, each of 1 to {MAX_STOP_CHARACTERS} characters")
     assert_holds("api.md", f"| `messages` | 1 to {MAX_MESSAGES:,}. ")
+    assert_holds("api.md", f"Any body has at most {MAX_PARTS:,} strings")
     assert_holds("api.md", f"up to {MAX_PROMPTS} prompts")
     assert_holds("api.md", f"1 to {MAX_CHOICES} [choices]")
     assert_holds("api.md", f"up to {MAX_TOOLS}, of type `function`")

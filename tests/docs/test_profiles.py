@@ -37,8 +37,9 @@ def test_every_model_is_listed() -> None:
         decoding = ["none: autoregressive", "-"]
         if model.dllm and model.dllm.mode:
             decoding = [code(family_of(model)), code(model.dllm.mode)]
-        rows.append([code(model.name), code(model.checkpoint), *size, *decoding])
-    header = ["model", "checkpoint", "weights, GB", "context", "modes", "unless asked"]
+        pinned = code(model.revision[:12]) if model.revision else "-"
+        rows.append([code(model.name), code(model.checkpoint), pinned, *size, *decoding])
+    header = ["model", "checkpoint", "revision", "weights, GB", "context", "modes", "unless asked"]
     assert_holds("profiles.md", table(header, *rows))
 
 

@@ -7,13 +7,16 @@ import json
 import re
 import socket
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
 from gateway.http import body, connection
 from gateway.http.connection import MAX_HEAD_BYTES, MAX_UNSENT_BYTES
+from gateway.http.room import BODIES, Room
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, serving, until
 
@@ -155,7 +158,7 @@ async def test_headers_just_too_long_are_refused(served: Served) -> None:
 
 async def drip(writer: asyncio.StreamWriter) -> None:
     """Now and then a byte, so that the connection is never idle."""
-    with suppress(ConnectionError):
+    with suppress(ConnectionError, RuntimeError):  # the latter is uvloop's for a transport that is closed
         while True:
             writer.write(b"x")
             await writer.drain()
@@ -200,6 +203,38 @@ async def test_a_slow_body_is_refused(settings: Settings, monkeypatch: pytest.Mo
         assert await refusal(reader, writer) == (b"HTTP/1.1 408 Request Timeout", "request_timeout")
         await until(lambda: not served.server.server_state.connections)
         assert await served.outcomes() == {("generate", "other", "rejected", "request_timeout"): 1}
+
+
+def _holds(room: Room, most: int) -> bool:
+    return room.bytes == most
+
+
+async def test_half_sent_bodies_make_room_for_those_that_are_sent(
+    settings: Settings, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body, "LINGER_S", 0.1)
+    most = settings.gateway.max_body_bytes
+    part = b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\n\r\n" + b" " * 80_000
+    fit = BODIES * most // 80_000
+    answering = FakeWorker(connections, settings.queue, blocks=["Hello"])
+    async with answering.working(), serving(settings) as served:
+        room, slow = served.gateway.room, []
+        for number in range(1, 2 * fit + 1):
+            slow.append(await _connect(served))
+            slow[-1][1].write(part)
+            await until(partial(_holds, room, min(number, fit) * 80_000))
+        for reader, writer in slow[:fit]:
+            assert await refusal(reader, writer) == (b"HTTP/1.1 429 Too Many Requests", "gateway_full")
+        honest = {"text": "x" * (most - 100), "sampling_params": {"max_new_tokens": 1}}
+        assert (await served.http.post("/generate", json=honest)).json()["text"] == "Hello"
+        # That took the room of one or two more; the others may still send the rest.
+        reader, writer = slow[-1]
+        writer.write(b'{"text": "Hi"}'.ljust(10_000))
+        assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 200 ")
+        for _, writer in slow:
+            writer.close()
+        await until(lambda: not served.gateway.ledger.open)
+        assert room.bytes == 0
 
 
 async def test_a_body_that_nobody_asked_for_is_not_awaited(

@@ -377,10 +377,21 @@ async def test_no_worker_answers_503(served: Served, connections: Connections, s
     assert await served.outcomes() == {("chat", "tiny", "rejected", "no_worker"): 1}
 
 
-async def test_a_draining_gateway_takes_nothing_new(served: Served, worker: FakeWorker) -> None:
+async def test_a_draining_gateway_takes_what_comes_in_the_first_half_of_its_time(
+    served: Served, worker: FakeWorker
+) -> None:
+    served.gateway.leave(600)
+    request = post(served)
+    await (await worker.claimed()).finish()
+    response = await request
+    assert response.status_code == 200
+    assert response.headers["connection"] == "close"
+
+
+async def test_then_it_takes_nothing_new(served: Served, worker: FakeWorker) -> None:
     request = post(served)
     run = await worker.claimed()
-    served.gateway.draining = True
+    served.gateway.leave(0)
     response = await served.http.post(PATH, json=CHAT)
     assert response.status_code == 503
     assert response.headers["retry-after"] == "1"
@@ -391,7 +402,7 @@ async def test_a_draining_gateway_takes_nothing_new(served: Served, worker: Fake
 
 
 async def test_a_draining_gateway_reads_on_so_that_its_refusal_is_seen(served: Served) -> None:
-    served.gateway.draining = True
+    served.gateway.leave(0)
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 50001\r\n\r\n{")
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from dllm_stack.local.service import free_port
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings, Settings
 from tests.gateway.fake_worker import FakeWorker
@@ -43,12 +45,6 @@ class Process:
             return (await self.http.get(path)).status_code
         except httpx.TransportError:
             return 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager
@@ -91,10 +87,9 @@ async def test_sigterm_lets_open_requests_finish(
             return await gateway.status("/readyz") == 503
 
         await until(not_ready)
-        refused = await gateway.http.post(PATH, json=CHAT)
-        assert refused.status_code == 503
-        assert refused.json()["error"]["code"] == "shutting_down"
-        assert int(refused.headers["retry-after"]) > 0
+        late = asyncio.create_task(gateway.http.post(PATH, json=CHAT))
+        await (await worker.claimed()).finish()
+        assert (await late).headers["connection"] == "close"
         await run.commit("after")
         await run.finish()
         text = (await request).text
@@ -104,6 +99,56 @@ async def test_sigterm_lets_open_requests_finish(
         assert await gateway.exit_code() == 0
         assert await connections.commands.zcard("dllm:{tiny}:gateways") == 0
         assert [key async for key in connections.commands.scan_iter("dllm:{tiny}:replies:*")] == []
+
+
+async def test_half_of_the_drain_is_for_what_was_taken_before(
+    connections: Connections, settings: Settings, worker: FakeWorker
+) -> None:
+    async with running(settings.redis, DLLM_GATEWAY__DRAIN_S="3") as gateway:
+        stream = asyncio.create_task(gateway.http.post(PATH, json={**CHAT, "stream": True}))
+        run = await worker.claimed()
+        gateway.terminate()
+
+        async def refuses() -> bool:
+            response = await gateway.http.post(PATH, json={})
+            assert response.status_code in (400, 503)
+            return response.status_code == 503 and response.json()["error"]["code"] == "shutting_down"
+
+        await until(refuses)
+        refused = await gateway.http.post(PATH, json=CHAT)
+        assert refused.headers["connection"] == "close"
+        assert int(refused.headers["retry-after"]) > 0
+        await run.finish()
+        assert (await stream).text.endswith("data: [DONE]\n\n")
+        assert await gateway.exit_code() == 0
+
+
+async def test_a_client_may_go_on_with_a_connection_on_which_its_stream_has_ended(
+    connections: Connections, settings: Settings, worker: FakeWorker
+) -> None:
+    body = json.dumps({**CHAT, "stream": True}).encode()
+    request = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (
+        PATH.encode(),
+        len(body),
+        body,
+    )
+    async with running(settings.redis) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http.base_url.port)
+        writer.write(request)
+        run = await worker.claimed()
+        await run.commit("before ")
+        first = await asyncio.wait_for(reader.readuntil(b"before "), 20)
+        gateway.terminate()
+        await run.finish()
+        await asyncio.wait_for(reader.readuntil(b"[DONE]\n\n\r\n0\r\n\r\n"), 20)
+        assert b"connection: close" not in first
+        writer.write(request)
+        await (await worker.claimed()).finish()
+        second = await asyncio.wait_for(reader.read(), 20)  # to the end of the connection
+        assert b"connection: close" in second
+        assert second.endswith(b"[DONE]\n\n\r\n0\r\n\r\n")
+        writer.close()
+        assert await gateway.exit_code() == 0
 
 
 async def test_the_end_of_the_drain_ends_what_is_left(

@@ -1,15 +1,16 @@
-"""A child process of `up`: how it ends."""
+"""A child process of `up`: how it ends, and the port that it is given."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from dllm_stack.local.service import Service
+from dllm_stack.local.service import Service, free_port, listen
 
 # Prints each signal; ends by the one named, or never.
 _PROGRAM = """
@@ -92,3 +93,11 @@ async def test_stopping_what_is_gone_or_never_was_is_no_error(start: Start, tmp_
     await service.stop(asyncio.Event())
     await service.stop(asyncio.Event())
     await Service("none", ["none"], env={}, log=tmp_path / "none", stop_s=1).stop(asyncio.Event())
+
+
+def test_a_port_is_given_to_nobody_else_before_its_service_listens() -> None:
+    port = free_port()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port))
+    for host in ("127.0.0.1", "127.0.0.1", "0.0.0.0"):
+        listen(host, port).close()

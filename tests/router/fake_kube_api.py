@@ -89,6 +89,10 @@ class FakeKubeApi:
         for transport in self._watches:
             transport.abort()
 
+    def annotations(self, name: str) -> dict[str, str]:
+        found: dict[str, str] = self._pods[name]["metadata"].get("annotations", {})
+        return found
+
     @property
     def watches(self) -> int:
         return len(self._watches)

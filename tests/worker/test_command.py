@@ -41,8 +41,13 @@ CHECKPOINTS = {
     "llada2.1-flash": "inclusionAI/LLaDA2.1-flash",
 }
 
+PINNED = {
+    "llada2.0-mini": "--revision d23215abc5f5675daf171f6739d0386eab53f712",
+    "llada2.1-mini": "--revision bbb5715c881500b34234071e68dbf38c3d657c4e",
+}
+
 START = """
-    --model-path {checkpoint} --served-model-name {model} --trust-remote-code
+    --model-path {checkpoint} --served-model-name {model} {pinned} --trust-remote-code
     --host 127.0.0.1 --port 31000 --enable-metrics
     --tp-size {tp} --mem-fraction-static {fraction} --max-running-requests {requests}
 """
@@ -65,6 +70,7 @@ ON_CPU = """
 """
 GPT_OSS = """
     --model-path openai/gpt-oss-120b --served-model-name gpt-oss-120b
+    --revision b5c939de8f754692c1647ca79fbf85e8c1e70f8a
     --host 127.0.0.1 --port 31000 --enable-metrics
     --tp-size {tp} --mem-fraction-static 0.8 --max-running-requests 64
     --incremental-streaming-output
@@ -103,7 +109,8 @@ def entries() -> list[tuple[str, str]]:
 
 
 def expected(model: str, template: str, **sizes: float) -> list[str]:
-    return template.format(model=model, checkpoint=CHECKPOINTS[model], **sizes).split()
+    names = {"model": model, "checkpoint": CHECKPOINTS[model], "pinned": PINNED.get(model, "")}
+    return template.format(**names, **sizes).split()
 
 
 @pytest.fixture(scope="module")

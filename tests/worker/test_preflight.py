@@ -79,6 +79,21 @@ def test_every_model_of_every_profile_is_started(model: str, profile: str) -> No
     assert reasons(model, profile) == []
 
 
+@pytest.mark.parametrize(("model", "profile"), entries())
+def test_a_pod_sees_the_gpus_of_its_engine_only(model: str, profile: str) -> None:
+    loaded = catalog.load_profile(profile)
+    assert reasons(model, profile, hardware=machine(loaded, gpus=loaded.models[model].tp)) == []
+
+
+@pytest.mark.parametrize(
+    ("profile", "name"),
+    [("mi325x-8x", "AMD Instinct MI325 OAM"), ("mi355x-8x", "AMD Instinct MI355 OAM")],
+)
+def test_a_driver_that_leaves_out_amds_x(profile: str, name: str) -> None:
+    gpu = Gpu(name, 2**38, uuid="")
+    assert reasons("llada2.1-mini", profile, hardware=Hardware("amd", (gpu,))) == []
+
+
 def test_newlines_for_ever_cannot_happen(tmp_path: Path) -> None:
     """The known bad start: LLaDA2 without --dllm-algorithm, its tokenizer without a chat template."""
     folder = checkpoints.write(tmp_path / "LLaDA2.0-mini", checkpoints.LLADA2_MINI, chat_template=None)

@@ -18,7 +18,7 @@ from worker.engine.catalog import Facts, Model
 
 # As a model's `checkpoint`: the trained one that is part of this package, and the generated ones, which are
 # written on first use.
-DEMO, TINY, TINY_AUTOREGRESSIVE = "demo:", "tiny:", "tiny-ar:"
+OWN = DEMO, TINY, TINY_AUTOREGRESSIVE = "demo:", "tiny:", "tiny-ar:"
 
 _DEMO_FOLDER = CONFIGS.parent / "models" / "demo" / "checkpoint"
 
@@ -34,7 +34,8 @@ def cache_folder() -> Path:
 
 
 def locate(model: Model, override: str | None = None) -> str:
-    """The checkpoint as SGLang takes it: an absolute folder, or a hub id.
+    """The checkpoint as SGLang takes it: an absolute folder, which may be what `dllm-stack fetch` has made of a
+    hub id, or a hub id.
 
     Args:
         override: takes the place of the model file's checkpoint.
@@ -47,6 +48,21 @@ def locate(model: Model, override: str | None = None) -> str:
         return str(_demo())
     if name in (TINY, TINY_AUTOREGRESSIVE):
         return str(_tiny(autoregressive=name == TINY_AUTOREGRESSIVE))
+    place = folder_or_hub_id(name)
+    if os.path.isabs(place):
+        return place
+    from worker.fetch.cache import Repository  # without huggingface_hub there is still the demo model
+
+    fetched = Repository(place).fetched(model.revision if place == model.checkpoint else None)
+    return str(fetched or place)
+
+
+def folder_or_hub_id(name: str) -> str:
+    """A checkpoint's name that is none of `OWN`, a folder's made absolute.
+
+    Raises:
+        CheckpointError: it is neither.
+    """
     folder = Path(name).expanduser()
     if folder.is_dir():
         return str(folder.resolve())

@@ -151,8 +151,11 @@ def _environment(profile: Profile, hardware: Hardware, sglang_version: str | Non
 
 
 def _is_named(gpu_name: str, profile: Profile) -> bool:
-    """Whole words only: H20 is no H200."""
-    return re.search(rf"\b{re.escape(profile.gpu or '')}\b", gpu_name) is not None
+    """Whole words only: H20 is no H200. AMD's drivers know a MI355X as AMD Instinct MI355 OAM, too."""
+    word = re.escape(profile.gpu or "")
+    if profile.vendor == "amd":
+        word = word.removesuffix("X") + "X?"
+    return re.search(rf"\b{word}\b", gpu_name) is not None
 
 
 def _checkpoint(facts: Facts) -> Iterator[str]:

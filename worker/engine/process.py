@@ -101,6 +101,7 @@ class EngineProcess:
             os.killpg(self.pid, signal.SIGKILL)
         if not await _until(lambda: self._process.returncode is not None and not self._members(), _KILL_S):
             log.error("engine survives SIGKILL", pid=self.pid, within_s=_KILL_S)
+        self._bury()
         _remove(shared)
         await asyncio.wait({self._log_writer}, timeout=1)
         self._log_writer.cancel()
@@ -114,6 +115,15 @@ class EngineProcess:
     def _members(self) -> list[psutil.Process]:
         """The processes of its group, which outlives its leader."""
         return [each for each in psutil.process_iter() if _group(each) == self.pid and _runs(each)]
+
+    def _bury(self) -> None:
+        """What the engine has left behind is this worker's child now, if that is process 1 of a container: nobody
+        else would ever wait for it, and a pod may have only so many processes, dead ones included."""
+        if self._process.returncode is None:  # its end is for asyncio to hear
+            return
+        with suppress(ChildProcessError):
+            while os.waitpid(-self.pid, os.WNOHANG)[0]:
+                pass
 
     def _shared_memory(self) -> set[Path]:
         """The files through which its processes share memory, which outlive a kill."""

@@ -1,0 +1,225 @@
+{{/* What cannot work, a sentence a line: which value, what is wrong with it, what to do. */}}
+
+{{/* To be the first thing in every template. */}}
+{{- define "dllm-stack.checks" -}}
+{{- include "dllm-stack.dropNoPools" . -}}
+{{- with include "dllm-stack.reasons" . | trim -}}
+{{- fail (printf "\n%s" .) -}}
+{{- end -}}
+{{- end }}
+
+{{/* A pool that is null is none: so does one take out a pool that a thin chart brings. Helm leaves the null in. */}}
+{{- define "dllm-stack.dropNoPools" -}}
+{{- range $name, $pool := deepCopy .Values.pools -}}
+{{- if kindIs "invalid" $pool -}}
+{{- $_ := unset $.Values.pools $name -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "dllm-stack.reasons" -}}
+{{- include "dllm-stack.nameReasons" . -}}
+{{- include "dllm-stack.redisReasons" . -}}
+{{- include "dllm-stack.keyReasons" . -}}
+{{- include "dllm-stack.weightReasons" . -}}
+{{- include "dllm-stack.graceReasons" (dict "root" . "component" "gateway" "values" .Values.gateway "what" "preStopS + config.gateway.drain_s + 10") -}}
+{{- if not .Values.pools }}
+pools is empty, so nothing would be served: give one, as in `pools.mini.model: llada2.1-mini`.
+{{- end }}
+{{- range $name, $pool := .Values.pools -}}
+{{- include "dllm-stack.poolReasons" (dict "root" $ "name" $name) -}}
+{{- end -}}
+{{- include "dllm-stack.edgeReasons" . -}}
+{{- end }}
+
+{{- define "dllm-stack.nameReasons" -}}
+{{- $prefix := include "dllm-stack.prefix" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,33}[a-z0-9])?$" $prefix) }}
+The release's name {{ $prefix | quote }} begins the names of Services: choose one of at most 35 lower-case letters, digits and dashes that begins with a letter, or set fullnameOverride to such.
+{{- end -}}
+{{- end }}
+
+{{- define "dllm-stack.redisReasons" -}}
+{{- $redis := .Values.redis -}}
+{{- if eq $redis.mode "external" -}}
+{{- if not (or $redis.external.url $redis.external.secret.name) }}
+redis.mode is external, but neither redis.external.url nor redis.external.secret.name says where it is: give one of them.
+{{- else if and $redis.external.url $redis.external.secret.name }}
+redis.external.url and redis.external.secret.name both say where Redis is: give one of them.
+{{- else if and $redis.external.url (not (regexMatch "^rediss?(\\+(sentinel|cluster))?://." $redis.external.url)) }}
+redis.external.url is none of redis://, rediss://, redis+sentinel:// and redis+cluster://: correct it (docs/operations.md has examples).
+{{- end -}}
+{{- else -}}
+{{- if gt (int .Values.gateway.zones) 1 }}
+gateway.zones is {{ .Values.gateway.zones }}, but with redis.mode trial one zone's loss takes Redis with it: set redis.mode to external, with a Redis that survives a zone, or gateway.zones to 1.
+{{- end -}}
+{{- if and (eq .Values.keys.mode "redis") (not $redis.trial.storage.size) }}
+keys.mode is redis, but redis.trial.storage.size is empty, so that a restart would forget all keys: give the volume a size.
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "dllm-stack.keyReasons" -}}
+{{- if and (eq .Values.keys.mode "file") (not .Values.keys.secret.name) }}
+keys.mode is file, but keys.secret.name does not say which Secret holds the key file: make one (`dllm-stack keys create TENANT --entry` prints an entry) and name it.
+{{- end -}}
+{{- end }}
+
+{{- define "dllm-stack.weightReasons" -}}
+{{- $volume := .Values.weights.volume -}}
+{{- $kinds := list -}}
+{{- range $kind, $value := $volume -}}
+{{- if not (kindIs "invalid" $value) -}}
+{{- if or $value (ne $kind "emptyDir") -}}
+{{- $kinds = append $kinds $kind -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (len $kinds) 1 }}
+weights.volume has {{ join " and " $kinds }}, but is one volume: keep one of them, and set the other to null.
+{{- end -}}
+{{- if and $volume.image (semverCompare "<1.33.0-0" .Capabilities.KubeVersion.Version) }}
+weights.volume.image needs Kubernetes 1.33 or later, and this is {{ .Capabilities.KubeVersion.Version }}: use another kind of volume.
+{{- end -}}
+{{- with $volume.pvc -}}
+{{- if not (or .claimName .size) }}
+weights.volume.pvc has neither claimName nor size: name a claim of yours, or say how large a new one is to be.
+{{- end -}}
+{{- $mode := default "ReadWriteMany" .accessMode -}}
+{{- if hasPrefix "ReadWriteOnce" $mode -}}
+{{- $most := 0 -}}
+{{- range $name, $_ := $.Values.pools -}}
+{{- $pool := include "dllm-stack.pool" (dict "root" $ "name" $name) | fromYaml -}}
+{{- $most = add $most (dig "scaling" "max" $pool.replicas (index $.Values.pools $name)) -}}
+{{- end -}}
+{{- if gt (int $most) 1 }}
+weights.volume.pvc.accessMode is {{ $mode }}, but up to {{ $most }} workers use the volume, and it can be on one node only: use a class that can ReadWriteMany, another kind of volume, or one worker (pools.NAME.workersPerNode: 1).
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "dllm-stack.graceReasons" -}}
+{{- $given := include "dllm-stack.graceS" . | int -}}
+{{- $least := include "dllm-stack.leastGraceS" . | int -}}
+{{- if lt $given $least }}
+{{ .component }}.terminationGraceS{{ with .pool }} of pools.{{ . }}{{ end }} is {{ $given }}, but stopping in order takes up to {{ $least }} seconds ({{ .what }}), and what runs longer is killed: raise it, or leave it null.
+{{- end -}}
+{{- end }}
+
+{{/* Takes {root, name}. */}}
+{{- define "dllm-stack.poolReasons" -}}
+{{- $given := index .root.Values.pools .name -}}
+{{- $this := printf "pools.%s" .name -}}
+{{- $object := include "dllm-stack.name" (dict "root" .root "component" (printf "worker-%s" .name)) -}}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" .name) }}
+{{ $this }} is no name for a pool, because its objects are named by it: use lower-case letters, digits and dashes.
+{{- else if gt (len $object) 63 }}
+{{ $this }} makes {{ $object | quote }}, a name of {{ len $object }} characters, and 63 are possible: choose a shorter name.
+{{- end -}}
+{{- $pool := include "dllm-stack.pool" . | fromYaml -}}
+{{- if not (regexMatch "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" $pool.model) }}
+models.{{ $pool.model }} is no name for a model, because clients, Redis and metrics know it by that: use at most 64 letters, digits, dots, dashes and underscores.
+{{- end -}}
+{{- $facts := default dict $pool.modelFile.facts -}}
+{{- include "dllm-stack.gpuReasons" (dict "this" $this "pool" $pool "facts" $facts) -}}
+{{- include "dllm-stack.checkpointReasons" (dict "this" $this "root" .root "pool" $pool) -}}
+{{- include "dllm-stack.revisionReasons" (dict "this" $this "pool" $pool "facts" $facts) -}}
+{{- include "dllm-stack.scalingReasons" (dict "this" $this "root" .root "scaling" (default dict $given.scaling)) -}}
+{{- include "dllm-stack.graceReasons" (dict "root" .root "component" "worker" "pool" .name "values" $pool.worker "what" "config.worker.drain_s + 30") -}}
+{{- range list "requests" "limits" -}}
+{{- range $resource, $_ := default dict (get (default dict $pool.worker.resources) .) -}}
+{{- if contains "/gpu" $resource }}
+worker.resources of {{ $this }} has {{ $resource }}, but the chart itself asks for GPUs, one vendor's, as the profile and tp say: remove it.
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .root.Values.products $pool.worker.affinity.nodeAffinity }}
+worker.affinity of {{ $this }} has a nodeAffinity, and so does the chart make one of `products`: put both conditions into yours and set products to [], or use worker.nodeSelector.
+{{- end -}}
+{{- end }}
+
+{{/* GPUs, heads and memory, as worker/engine/preflight.py refuses them too, but before anything is scheduled. */}}
+{{- define "dllm-stack.gpuReasons" -}}
+{{- $pool := .pool -}}
+{{- $profile := $pool.profileFile -}}
+{{- $tp := int $pool.tp -}}
+{{- $gpus := int $pool.gpus -}}
+{{- if lt (int $pool.nodes) 1 }}
+{{ .this }}.nodes is {{ $pool.nodes }}: give at least 1, or use {{ .this }}.scaling to have none at times.
+{{- end -}}
+{{- if lt (int $pool.workersPerNode) 1 }}
+{{ .this }}.workersPerNode is {{ $pool.workersPerNode }}: give at least 1.
+{{- end -}}
+{{- if eq $pool.vendor "cpu" -}}
+{{- if gt $tp 1 }}
+{{ .this }}.engine.tp is {{ $tp }}, but the profile {{ $profile.name }} has no GPUs: set it to 1.
+{{- end -}}
+{{- else if gt (mul $tp $pool.workersPerNode) $gpus }}
+{{ .this }} puts {{ $pool.workersPerNode }} {{ ternary "worker" "workers" (eq (int $pool.workersPerNode) 1) }} of {{ $tp }} {{ ternary "GPU" "GPUs" (eq $tp 1) }} on a machine, but {{ $profile.name }} has {{ $gpus }} GPUs: lower {{ .this }}.workersPerNode, or engine.tp.
+{{- end -}}
+{{- if .facts.attention_heads -}}
+{{- $heads := int .facts.attention_heads -}}
+{{- $kvHeads := int .facts.kv_heads -}}
+{{- $choices := list -}}
+{{- range $size := untilStep 1 (add1 $heads | int) 1 -}}
+{{- if and (eq (mod $heads $size) 0) (or (eq (mod $kvHeads $size) 0) (eq (mod $size $kvHeads) 0)) -}}
+{{- $choices = append $choices $size -}}
+{{- end -}}
+{{- end -}}
+{{- if not (has $tp $choices) }}
+{{ .this }}.engine.tp is {{ $tp }}, which does not split the {{ $heads }} attention heads and {{ $kvHeads }} KV heads of {{ $pool.model }} evenly: choose one of {{ join ", " $choices }}.
+{{- end -}}
+{{- end -}}
+{{- if and .facts.weights_gb $profile.gpu_memory_gib -}}
+{{- $gpuGB := mulf $profile.gpu_memory_gib 1.073741824 -}}
+{{- $shareGB := divf .facts.weights_gb $tp -}}
+{{- $roomGB := mulf $gpuGB $pool.engine.mem_fraction -}}
+{{- if ge $shareGB $roomGB }}
+{{ .this }} does not fit: the {{ printf "%.0f" .facts.weights_gb }} GB of {{ $pool.model }} at engine.tp {{ $tp }} are {{ printf "%.0f" $shareGB }} GB a GPU, and engine.mem_fraction {{ $pool.engine.mem_fraction }} leaves {{ printf "%.0f" $roomGB }} of its {{ printf "%.0f" $gpuGB }} GB: raise {{ .this }}.engine.tp, or choose a profile with larger GPUs.
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* That there will be weights at all. */}}
+{{- define "dllm-stack.checkpointReasons" -}}
+{{- $checkpoint := .pool.modelFile.checkpoint -}}
+{{- $volume := .root.Values.weights.volume -}}
+{{- if not (or $volume.pvc $volume.hostPath $volume.image) -}}
+{{- if and .pool.onHub (not .root.Values.weights.download) }}
+weights.download is false, but weights.volume is an empty folder, so that {{ .this }} would have no weights: set it to true, or weights.volume to where {{ $checkpoint }} is.
+{{- else if hasPrefix "/weights" $checkpoint }}
+{{ .this }}.checkpoint is {{ $checkpoint }}, but weights.volume, which is mounted there, is an empty folder: set it to where the weights are.
+{{- end -}}
+{{- end -}}
+{{- range concat (default list .pool.engine.args) (dig "worker" "engine_args" list .root.Values.config) -}}
+{{- if regexMatch "^--(tp|tp-size|tensor-parallel-size)\\b" . }}
+{{ . | quote }} is among the engine arguments of {{ $.this }}, where the chart does not see it when it counts GPUs: set {{ $.this }}.engine.tp.
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Architectures whose checkpoints bring code that the engine runs: NEEDS_REMOTE_CODE of worker/engine/architectures.py. */}}
+{{- define "dllm-stack.bringCode" -}}
+[LLaDA2MoeModelLM]
+{{- end }}
+
+{{- define "dllm-stack.revisionReasons" -}}
+{{- $model := .pool.modelFile -}}
+{{- $bringsCode := or (not .facts.architecture) (has .facts.architecture (include "dllm-stack.bringCode" . | fromYamlArray)) -}}
+{{- if and .pool.onHub $bringsCode -}}
+{{- if not $model.revision }}
+{{ .this }}.revision is not given, and the engine would run whatever code {{ $model.checkpoint }} holds on that day: give the commit to use, 40 hex digits, or a path in {{ .this }}.checkpoint.
+{{- else if not (regexMatch "^[0-9a-f]{40}$" $model.revision) }}
+{{ .this }}.revision is {{ $model.revision | quote }}, which can change, and the engine runs the code that {{ $model.checkpoint }} holds there: give the commit, 40 hex digits.
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "dllm-stack.scalingReasons" -}}
+{{- if .scaling -}}
+{{- if not .root.Values.keda.enabled }}
+{{ .this }}.scaling is given, but keda.enabled is false, so nothing would scale{{ if eq (dig "min" 1 .scaling | int) 0 }}, and nothing bring back the workers of a pool that has none{{ end }}: set keda.enabled to true where KEDA is installed, or remove {{ .this }}.scaling.
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,63 @@
+{{/* Names and labels. */}}
+
+{{- define "dllm-stack.prefix" -}}
+{{ default .Release.Name .Values.fullnameOverride }}
+{{- end }}
+
+{{/* The name of a component's objects. Takes {root, component}. */}}
+{{- define "dllm-stack.name" -}}
+{{ include "dllm-stack.prefix" .root }}-{{ .component }}
+{{- end }}
+
+{{/* What never changes of a component's labels. Takes {root, component}, and pool where there is one. */}}
+{{- define "dllm-stack.selector" -}}
+app.kubernetes.io/name: dllm-stack
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- with .pool }}
+dllm-stack/pool: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- define "dllm-stack.labels" -}}
+{{ include "dllm-stack.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Takes {root, repository}. */}}
+{{- define "dllm-stack.image" -}}
+{{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{ .repository }}:{{ default .root.Chart.AppVersion .root.Values.image.tag }}
+{{- end }}
+
+{{/* Defaults of dllm_stack/settings.py that the chart counts with. */}}
+{{- define "dllm-stack.defaults" -}}
+gateway: {drain_s: 30, request_timeout_s: 600, max_body_bytes: 4194304, playground: true}
+queue: {cold_start_s: 0, worker_grace_s: 120}
+worker: {drain_s: 30}
+redis: {timeout_s: 2}
+{{- end }}
+
+{{/* A setting as the services will see it. Takes {root, group, name}. */}}
+{{- define "dllm-stack.setting" -}}
+{{- $defaults := include "dllm-stack.defaults" .root | fromYaml -}}
+{{ dig .group .name (dig .group .name "" $defaults) .root.Values.config }}
+{{- end }}
+
+{{/* Seconds that a gateway or worker takes to stop at most. Takes {root, component}. */}}
+{{- define "dllm-stack.leastGraceS" -}}
+{{- $drain := include "dllm-stack.setting" (dict "root" .root "group" .component "name" "drain_s") | float64 | ceil | int -}}
+{{- if eq .component "gateway" -}}
+{{ add $drain .root.Values.gateway.preStopS 10 }}
+{{- else -}}
+{{ add $drain 30 }}
+{{- end -}}
+{{- end }}
+
+{{/* Seconds that it is given. Takes {root, component, values}. */}}
+{{- define "dllm-stack.graceS" -}}
+{{- $given := .values.terminationGraceS -}}
+{{ if kindIs "invalid" $given }}{{ include "dllm-stack.leastGraceS" . }}{{ else }}{{ int $given }}{{ end }}
+{{- end }}

@@ -1,0 +1,1 @@
+"""What the container images are built from."""

@@ -258,6 +258,13 @@ def test_workers_wanted_follow_the_load(triggers: list[dict[str, Any]], tmp_path
     promtool("promtool", "test", "rules", file)
 
 
+def test_keda_asks_for_metrics_that_there_are(triggers: list[dict[str, Any]]) -> None:
+    exposed = {row[0].strip("`") for row in rows_of("metrics.md", "metric", "type")}
+    asked = {name for trigger in triggers for name in re.findall(r"dllm_\w+", trigger["query"])}
+    assert len(asked) == 4
+    assert asked <= exposed
+
+
 def test_a_pool_that_nobody_tells_of_is_not_scaled_to_none(triggers: list[dict[str, Any]]) -> None:
     """KEDA takes no answer for an error, which changes nothing, and not for a zero."""
     assert {trigger["ignoreNullValues"] for trigger in triggers} == {"false"}

@@ -12,11 +12,12 @@ import psutil
 import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionUserMessageParam
 
 from tests.helm.conftest import Manifest, Render
 from tests.helm.fake_kubelet.cluster import FakeCluster
 from tests.helm.fake_kubelet.node import PRIVILEGED, missing
-from tests.helm.fake_kubelet.pod import Pod
+from tests.helm.fake_kubelet.pod import Pod, status_of
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
@@ -26,7 +27,7 @@ pytestmark = [
 
 START_S = 240  # as in loadtest.local_stack
 RELEASE = "dllm"  # its Services' names are prefixes of settings, should any pod be told of them
-QUESTION = {"role": "user", "content": "Count from 1 to 60."}
+QUESTION: ChatCompletionUserMessageParam = {"role": "user", "content": "Count from 1 to 60."}
 TOKENS = 160
 _LISTEN = "0A"
 
@@ -70,11 +71,7 @@ async def test_every_container_is_ready_by_its_probes_as_who_it_is_to_be(
         record(f"{component}: ready after {pod.at('ready') - pod.created_at:.1f} s")
         assert pod.ready
         assert pod.restarts == 0, cluster.describe(pod)
-        status = dict(
-            line.split(":\t", 1)
-            for line in Path(f"/proc/{pod.container().pid}/status").read_text().splitlines()
-            if ":\t" in line
-        )
+        status = status_of(pod.container().pid)
         user = 10001 if PRIVILEGED else os.geteuid()
         assert set(status["Uid"].split()) == {str(user)}
         assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
@@ -155,9 +152,8 @@ async def test_sigterm_lets_an_open_stream_end_and_nothing_is_left(
     await cluster.gone(60)
     for pod in pods:
         took_s = pod.at("gone") - pod.at("deleted")
-        record(
-            f"{pod.name}: gone {took_s:.1f} s after its deletion, of {pod.grace_s:.0f} s; ended with {pod.statuses}"
-        )
+        of = f"{took_s:.1f} s of its {pod.grace_s:.0f} s"
+        record(f"{pod.name}: gone within {of}; ended with {pod.statuses}")
         assert pod.statuses == [0], cluster.describe(pod)
         assert "SIGKILL" not in [event.what for event in pod.events]
         assert took_s < pod.grace_s

@@ -105,6 +105,9 @@ show-seeds: setup ## The two prompts of the SGLang dLLM announcement, by curl to
 show-bench-serving: setup ## sglang.bench_serving against the gateway, three backends
 	@$(VENV)/bin/python -m pytest tests/stack/test_bench_serving.py
 
+show-bench-against: setup $(CLIENTS)/aiperf/.installed ## dllm-stack bench beside sglang.bench_serving and aiperf, same server, in turns (6 minutes)
+	@$(VENV)/bin/python -m loadtest.bench_against
+
 show-disconnect: setup ## Clients that disappear: the engine stops, slots are free, the queue is empty
 	@$(VENV)/bin/python -m pytest tests/stack/test_disconnect.py
 
@@ -174,6 +177,9 @@ show-metrics-cost: setup ## CPU of a gateway for a request with and without metr
 
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server
+
+show-image: setup ## The image of gateway and router, built and run without a registry (root, buildah, debootstrap)
+	@$(VENV)/bin/python -m deploy.images.show
 
 show-decoding: setup $(OLDEST)/.installed ## Every decoding algorithm against its plain form, alone and mixed, on both SGLangs
 	@$(VENV)/bin/python -m pytest tests/engine/decoding

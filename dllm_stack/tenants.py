@@ -36,6 +36,9 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     models: Annotated[list[str], Meta(min_length=1)] | None = None  # pools it may use; None: all
     limits: Limits = Limits()
 
+    def may_use(self, pool: str) -> bool:
+        return self.models is None or pool in self.models
+
 
 class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An API key as it is kept: what was handed out cannot be made of it."""

@@ -110,7 +110,7 @@ class Access:
         Raises:
             RequestError: the tenant may not use it.
         """
-        if not may_use(tenant, pool):
+        if not tenant.may_use(pool):
             self._forbid("model", f"This key may not use the model {pool!r}.", "model")
 
     async def _key(self, ring: KeyRing, headers: Headers) -> Key:
@@ -142,10 +142,6 @@ class Access:
     def _forbid(self, reason: str, message: str, param: str | None = None) -> NoReturn:
         self._metrics.refused_access.labels(reason).inc()
         raise RequestError(Problem(ErrorCode.PERMISSION_DENIED, message, param))
-
-
-def may_use(tenant: Tenant, pool: str) -> bool:
-    return tenant.models is None or pool in tenant.models
 
 
 def tenant_of(request: Request) -> Tenant:

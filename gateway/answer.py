@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
-from dllm_stack.messages import Block, End, TokenLogprob
+from dllm_stack.messages import Block, End, TokenLogprob, Work
 from dllm_stack.outcomes import Problem
 from gateway.pace import Pace, Request
 from gateway.ticket import Arrival, Ticket
+
+
+class Cost(NamedTuple):
+    """Of one block."""
+
+    tokens: int
+    work: Work
 
 
 class Answer:
@@ -17,18 +25,28 @@ class Answer:
         choices: the indices under which the client gets it.
         is_first: of its prompt's answers, so that the prompt is counted once.
         end: how it ended, once all of it has been added.
-        blocks: those with tokens.
+        costs: of each block with tokens.
+        logprobs: one a token, where the request asks for them; none if they are not kept.
     """
 
-    def __init__(self, choices: range, ticket: Ticket, request: Request, *, is_first: bool) -> None:
+    def __init__(
+        self, choices: range, ticket: Ticket, request: Request, *, is_first: bool, keeps_logprobs: bool
+    ) -> None:
+        """
+        Args:
+            keeps_logprobs: they are needed again when their block has been sent. Of each token they take as
+                much memory as a hundred tokens.
+        """
         self.choices = choices
         self.is_first = is_first
         self.ticket = ticket
         self.end: End | None = None
         self.token_ids: list[int] = []
-        self.blocks: list[Block] = []
+        self.costs: list[Cost] = []
+        self.logprobs: list[TokenLogprob] = []
         self._texts: list[str] = []
         self._prompt_tokens = 0
+        self._keeps_logprobs = keeps_logprobs
         self._pace = Pace(request, is_first=is_first)
 
     def add(self, arrival: Arrival, seen: float) -> None:
@@ -38,7 +56,9 @@ class Answer:
         self.token_ids.extend(block.token_ids)
         self._prompt_tokens = block.prompt_tokens
         if block.token_ids:
-            self.blocks.append(block)
+            self.costs.append(Cost(len(block.token_ids), block.work))
+        if self._keeps_logprobs:
+            self.logprobs += block.logprobs
         self._pace.add(arrival, self.ticket.sent_at, seen)
 
     def finish(self) -> None:
@@ -63,11 +83,6 @@ class Answer:
         return "".join(self._texts)
 
     @property
-    def logprobs(self) -> list[TokenLogprob]:
-        """One a token, where the request asks for them."""
-        return [each for block in self.blocks for each in block.logprobs]
-
-    @property
     def prompt_tokens(self) -> int:
         return self.end.prompt_tokens if self.end else self._prompt_tokens
 
@@ -77,10 +92,16 @@ class Answer:
 
 
 class Rendering(Protocol):
-    """How one endpoint writes one request's answers. Empty bytes are not sent."""
+    """How one endpoint writes one request's answers. Empty bytes are not sent.
 
-    def document(self, answers: list[Answer]) -> bytes:
-        """The whole body of an answer that is not streamed."""
+    Attributes:
+        repeats: each event of a stream holds all of the answer so far.
+    """
+
+    repeats: bool
+
+    def document(self, answers: list[Answer]) -> Iterator[bytes]:
+        """The body of an answer that is not streamed, in pieces."""
 
     def block(self, answer: Answer, block: Block) -> bytes:
         """The events of a block, which `answer` holds already."""

@@ -89,8 +89,11 @@ class Answering:
         call, record, gateway = self._call, self._record, self._gateway
         series = gateway.metrics.pace(record.kind)
         request = Request(series, record.arrived, gateway.tracer, record.span.trace)
+        keeps_logprobs = not call.stream or call.rendering.repeats
         answers = []
         for number, ticket in enumerate(self._jobs.tickets):
             choices = call.choices_of(number)
-            answers.append(Answer(choices, ticket, request, is_first=choices[0] % call.n == 0))
+            is_first = choices[0] % call.n == 0
+            answer = Answer(choices, ticket, request, is_first=is_first, keeps_logprobs=keeps_logprobs)
+            answers.append(answer)
         return answers

@@ -11,6 +11,7 @@ from dllm_stack.messages import ModelCard
 from dllm_stack.outcomes import SOON_S, ErrorCode, Problem, RequestError, unavailable
 from dllm_stack.queue import Registry
 from dllm_stack.redis import RedisError
+from dllm_stack.tenants import Tenant
 from gateway.metrics import OTHER
 
 
@@ -74,20 +75,22 @@ class Catalogue:
             raise RequestError(Problem(ErrorCode.MODEL_NOT_FOUND, message, param="model"))
         return Found(pool, mode, card)
 
-    async def only(self) -> str:
+    async def only(self, tenant: Tenant) -> str:
         """The model of a request that names none.
 
         Raises:
-            RequestError: there is not exactly one, or the registry cannot be asked.
+            RequestError: there is not exactly one that its tenant may use, or the registry cannot be asked.
         """
-        models = await self.all()
+        known = await self.all()
+        # Of one that is not the tenant's it is told so later, as if it had named it.
+        models = [name for name in known if tenant.may_use(name)] or list(known)
         if not models:
             message = "No worker has announced a model yet."
             raise RequestError(Problem(ErrorCode.NO_WORKER, message, retry_after_s=SOON_S))
         if len(models) > 1:
             message = f"model is required: there are {len(models)} of them here."
             raise RequestError(Problem(ErrorCode.MISSING_FIELD, message, param="model"))
-        return next(iter(models))
+        return models[0]
 
     async def _ask(self) -> None:
         try:

@@ -23,8 +23,8 @@ from gateway.time_limit import TimeLimit
 
 LARGE_BYTES = 64 << 10  # a body that others are let in between
 
-# Takes the decoded body and the request's id. Raises RequestError.
-Interpret = Callable[[Any, Gateway, str], Awaitable[Call | Inquiry]]
+# Takes the decoded body, the request's id and whose it is. Raises RequestError.
+Interpret = Callable[[Any, Gateway, str, Tenant], Awaitable[Call | Inquiry]]
 
 
 async def receive_body(headers: Headers, receive: Receive, gateway: Gateway, limit: TimeLimit) -> bytes:
@@ -60,7 +60,7 @@ async def understand(
             settle_auto(asked, tenant)
         if is_large:
             await asyncio.sleep(0)  # what waits meanwhile goes on
-        work = await interpret(asked, gateway, record.id)
+        work = await interpret(asked, gateway, record.id, tenant)
         record.asks(work)
         del asked
     if is_large:

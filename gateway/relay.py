@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from dllm_stack.messages import End
 from dllm_stack.outcomes import Outcome
@@ -14,6 +15,7 @@ from gateway.keep_alive import KeepAlive
 
 COMPLETED = End(outcome=Outcome.COMPLETED)
 _AT_ONCE_BYTES = 64 << 10  # a client that reads slowly is not to have more than this rendered for it
+_WHOLE_BYTES = 1 << 20  # a document that is smaller is sent as one, with its length
 
 
 async def collect(jobs: Jobs, answers: list[Answer], rendering: Rendering, channel: Channel) -> End:
@@ -30,13 +32,29 @@ async def collect(jobs: Jobs, answers: list[Answer], rendering: Rendering, chann
         for arrival in answer.ticket.take():
             answer.add(arrival, arrival.at)
         answer.finish()
-    await send(rendering.document(answers), channel)
+    await _send_pieces(rendering.document(answers), channel)
     return COMPLETED
 
 
 async def send(document: bytes, channel: Channel) -> None:
     await channel.start(200, {"content-type": "application/json", "content-length": str(len(document))})
     await channel.write(document, more=False)
+
+
+async def _send_pieces(pieces: Iterator[bytes], channel: Channel) -> None:
+    """As one, unless it is large; then each when the client has taken the one before."""
+    document = bytearray()
+    for piece in pieces:
+        document += piece
+        if len(document) >= (_AT_ONCE_BYTES if channel.started else _WHOLE_BYTES):
+            if not channel.started:
+                await channel.start(200, {"content-type": "application/json"})
+            await channel.write(bytes(document), more=True)
+            document.clear()
+    if channel.started:
+        await channel.write(bytes(document), more=False)
+    else:
+        await send(bytes(document), channel)
 
 
 async def stream(

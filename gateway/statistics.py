@@ -45,17 +45,17 @@ def statistics_of(answers: Sequence[Answer]) -> Statistics:
     several = len(answers) > 1
     per_block = [
         BlockStatistics(
-            len(block.token_ids),
-            block.work.forwards,
-            block.work.steps,
-            block.work.edits,
+            cost.tokens,
+            cost.work.forwards,
+            cost.work.steps,
+            cost.work.edits,
             answer.choices[0] if several else UNSET,
         )
         for answer in answers
-        for block in answer.blocks
+        for cost in answer.costs
     ]
     tokens = sum(block.tokens for block in per_block)
-    work = total(block.work for answer in answers for block in answer.blocks)
+    work = total(cost.work for answer in answers for cost in answer.costs)
     return Statistics(
         blocks=len(per_block),
         tokens=tokens,

@@ -83,6 +83,8 @@ class Router:
     async def _discover(self, group: asyncio.TaskGroup) -> None:
         while True:
             try:
+                if self._settings.queue.cold_start_s:
+                    await self._registry.keep()
                 for pool in await self._registry.pools():
                     if pool not in self._queues:
                         log.info("serving pool", pool=pool)

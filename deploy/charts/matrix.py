@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,6 +127,10 @@ class Case(NamedTuple):
             return None
         return json.dumps(self.values if self.chart == BASE else {BASE.name: self.values})
 
+    def words(self) -> set[str]:
+        """All text in the values, such as the names of Secrets."""
+        return set(_words(self.values))
+
     def manifests(self, which: str = "helm") -> list[Manifest]:
         """
         Raises:
@@ -148,3 +153,11 @@ def cases() -> list[Case]:
         for chart in (HELM / "cpu-dev", HELM / "h200-8x"):
             found.append(Case(f"{chart.name}: {name}", chart, values, _SINCE.get(name)))
     return found
+
+
+def _words(node: Any) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, dict | list):
+        for below in node.values() if isinstance(node, dict) else node:
+            yield from _words(below)

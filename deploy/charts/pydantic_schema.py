@@ -43,4 +43,5 @@ def _nullable(node: dict[str, Any]) -> dict[str, Any] | None:
     if len(some) != 1 or "type" not in some[0]:
         return None
     rest = {key: value for key, value in node.items() if key != "anyOf"}
-    return some[0] | {"type": [some[0]["type"], "null"]} | rest
+    nullable: dict[str, Any] = some[0] | {"type": [some[0]["type"], "null"]} | rest
+    return nullable

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from deploy.charts import golden, matrix, schema, table, validation
+from deploy.charts import golden, matrix, references, schema, table, validation
 from deploy.charts.helm import HELMS, HelmError, Manifest, run, template
 from deploy.charts.places import PAGE, charts, thin_charts
 from deploy.charts.pod_security import pod_of, violations
@@ -76,6 +76,12 @@ def _validates() -> Iterator[str]:
     yield from validation.all_errors(matrix.cases())
 
 
+def _refers() -> Iterator[str]:
+    for case in matrix.cases():
+        for error in references.dangling(case.manifests(), case.words()):
+            yield f"{case.name}: {error}"
+
+
 def _is_restricted() -> Iterator[str]:
     for case in matrix.cases():
         variant = case.name.rpartition(": ")[2]
@@ -106,6 +112,7 @@ def main() -> int:
         ("both Helms render the same", _both_helms),
         ("packages render what the folders do", _packages),
         (f"validate --strict: {kubernetes}; {custom} by schemas of our own", _validates),
+        ("what manifests name of one another is there", _refers),
         ("Pod Security Standard `restricted`, but for weights by hostPath and OCI image", _is_restricted),
     ]
     bad = 0

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import kubernetes_validate
 import yaml
 from kubernetes_validate import utils
 
@@ -33,10 +32,10 @@ def errors(manifest: Manifest, version: str) -> list[str]:
         found = jsonschema.Draft202012Validator(own).iter_errors(manifest)
         return [f"{name}: {_path(error)}: {error.message}" for error in found]
     try:
-        kubernetes_validate.validate(manifest, version, strict=True)
-    except kubernetes_validate.ValidationError as error:
+        utils.validate(manifest, version, strict=True)
+    except utils.ValidationError as error:
         return [f"{name} on {version}: {_path(error)}: {error.message}"]
-    except kubernetes_validate.SchemaNotFoundError as error:
+    except utils.SchemaNotFoundError as error:
         return [f"{name}: {error.message}"]
     return []
 

@@ -28,7 +28,7 @@ def unsuitable(lock: Path, names: Iterable[str]) -> dict[str, str]:
         names: of packages that were installed from the lock.
     """
     lines = _lines(lock)
-    wanted = {}
+    wanted: dict[str, str] = {}
     for each in names:
         for requirement in map(Requirement, metadata.requires(each) or []):
             name = canonicalize_name(requirement.name)
@@ -63,9 +63,7 @@ def main(lock: Path) -> None:
     while lines:
         subprocess.run([sys.executable, "-m", "pip", "install", "--no-deps", *lines.values()], check=True)
         installed |= lines.keys()
-        lines = {
-            name: line for name, line in unsuitable(lock, installed).items() if name not in installed
-        }
+        lines = {name: line for name, line in unsuitable(lock, installed).items() if name not in installed}
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from dllm_stack.bench.url import server_url
 from dllm_stack.eval.questions import OWN, Form, read
 
 _INTERRUPTED = 130  # exit status of shells for Ctrl-C
+_SHOTS = 5  # as in few_shot_gsm8k
 
 
 def evaluate(
@@ -23,10 +24,17 @@ def evaluate(
         Path, typer.Option(metavar="FILE", help="JSON lines with question and answer, as GSM8K's test.jsonl.")
     ] = OWN,
     num_questions: Annotated[int, typer.Option(min=1, help="The first so many.")] = 200,
-    num_shots: Annotated[int, typer.Option(min=0, help="Examples before each: the file's first ones.")] = 5,
+    num_shots: Annotated[
+        int | None,
+        typer.Option(min=0, help="Examples before each: the file's first ones. 5; of our own set none."),
+    ] = None,
     form: Annotated[
-        Form, typer.Option(help="completion asks as few_shot_gsm8k does; chat by the model's own template.")
-    ] = Form.COMPLETION,
+        Form | None,
+        typer.Option(
+            help="completion, the default, asks as few_shot_gsm8k does; chat, which our own set is for, "
+            "by the model's template."
+        ),
+    ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Of an answer.")] = 512,
     parallel: Annotated[
         int, typer.Option("--parallel", "--concurrency", min=1, help="Questions at once.")
@@ -65,7 +73,13 @@ def evaluate(
             output=output,
             progress=console.is_terminal if progress is None else progress,
         )
-        exam = read(data_path, num_shots, form, max_new_tokens)
+        own = data_path == OWN
+        exam = read(
+            data_path,
+            (0 if own else _SHOTS) if num_shots is None else num_shots,
+            form or (Form.CHAT if own else Form.COMPLETION),
+            max_new_tokens,
+        )
         status = asyncio.run(session.run(exam, setup, console))
     except Problem as problem:
         typer.echo(f"Error: {problem}", err=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Self
 
 import urllib3.exceptions
@@ -14,6 +16,7 @@ from kubernetes.client.exceptions import ApiException
 Object = dict[str, Any]
 
 _CALL_S = 5.0  # limit of one call
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PAGE = 500  # objects in one answer
 
 
@@ -55,8 +58,10 @@ class Cluster:
         configuration.retries = False  # a cluster that is away should be said to be, at once
         try:
             namespace = _load(configuration, context)
+        except NoCluster:
+            raise
         except Exception as error:  # the library raises whatever a file leads it to
-            raise NoCluster(f"no cluster to look at: {error}") from error
+            raise NoCluster(f"the kubeconfig is of no use: {error}") from error
         return cls(ApiClient(configuration), namespace)
 
     def read(self, path: str) -> Object | None:
@@ -123,6 +128,9 @@ class Cluster:
         if response.status == 401:
             raise NoAnswer(f"{self.address} does not accept the login")
         content = _parse(text)
+        if response.status == 403:
+            what = path.partition("?")[0].rpartition("/v1/")[2] or path
+            raise Unreadable(f"no right to read {what}")
         if response.status >= 400 or content is None:
             message = (content or {}).get("message", "")
             raise Unreadable(f"{response.status} {message}".strip())
@@ -131,21 +139,20 @@ class Cluster:
 
 def _load(configuration: Configuration, context: str | None) -> str:
     """Returns the namespace."""
-    try:
-        contexts, current = config.list_kube_config_contexts()
-    except config.ConfigException:
-        if context is not None:
-            raise
-        config.load_incluster_config(client_configuration=configuration)
-        return _own_namespace()
-    config.load_kube_config(context=context, client_configuration=configuration, persist_config=False)
+    # The library would read the variable only once, when it is imported.
+    paths = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if context is None and not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep)):
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+            return (_SERVICE_ACCOUNT / "namespace").read_text().strip()
+        except (config.ConfigException, OSError) as error:
+            raise NoCluster(
+                f"no kubeconfig at {paths}, and no service account of a cluster ({error})"
+            ) from error
+    contexts, current = config.list_kube_config_contexts(paths)
+    config.load_kube_config(paths, context=context, client_configuration=configuration, persist_config=False)
     chosen = next((entry for entry in contexts if entry["name"] == context), current)
     return str(chosen["context"].get("namespace") or "default")
-
-
-def _own_namespace() -> str:
-    with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace", encoding="utf-8") as file:
-        return file.read().strip()
 
 
 def _parse(text: bytes) -> Object | None:

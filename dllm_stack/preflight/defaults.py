@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 
 from dllm_stack.preflight.needs import GPU_LABELS, GPU_RESOURCES, Claim, Kind, Needs, Object, Workload
-from worker.engine.catalog import Engine, Profile
+from worker.engine.catalog import Engine, Profile, load_model
 
 # A test compares all of this with the charts.
 PRODUCTS = {
@@ -67,10 +68,15 @@ def _service(name: str, replicas: int, cpu: str, memory: str) -> Workload:
 
 def _worker(profile: Profile, model: str, engine: Engine, nodes: int) -> Workload:
     requests = {"cpu": str(4 * engine.tp), "memory": f"{16 * engine.tp}Gi"}
+    facts = load_model(model).facts
+    if facts is not None and facts.weights_gb is not None:
+        # Each pod's own copy of the weights.
+        requests["ephemeral-storage"] = f"{2 + math.ceil(facts.weights_gb * 1e9 / 2**30)}Gi"
     container: Object = {"name": "worker", "resources": {"requests": requests}}
     pod: Object = {"containers": [container]}
     if profile.vendor == "cpu":
-        requests.update(cpu="1", memory="3Gi")
+        requests = {"cpu": "1", "memory": "3Gi"}
+        container["resources"]["requests"] = requests
         return Workload(f"worker-{model}", nodes, pod)
     resource = GPU_RESOURCES[profile.vendor]
     container["resources"]["limits"] = {resource: engine.tp}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 
@@ -20,7 +21,7 @@ def check(cluster: Cluster, needs: Needs) -> list[Finding]:
     except Unreadable as error:
         advice = "ask whoever may list nodes to run this"
         subjects = ("GPU nodes", "room") if _of_gpus(needs) else ("room",)
-        return [Finding(subject, "unknown", f"nodes: {error}", advice) for subject in subjects]
+        return [Finding(subject, "unknown", str(error), advice) for subject in subjects]
     findings = [finding for workload in _of_gpus(needs) for finding in _gpus(workload, nodes)]
     return [*findings, _room(cluster, needs, nodes)]
 
@@ -101,12 +102,10 @@ def _taints(workload: Workload, nodes: list[Node]) -> list[Finding]:
         found = f"all but {_some(away)} let it in" if away else "none in the way"
         return [Finding(check, "ok", found)]
     taints = sorted({_written(taint) for taints in barred.values() for taint in taints})
-    first = next(iter(barred.values()))[0]
-    toleration = ",".join(
-        f"dllm-stack.worker.tolerations[0].{name}={value}"
-        for name, value in {"key": first["key"], "operator": "Exists", "effect": first["effect"]}.items()
-    )
-    return [Finding(check, "missing", f"{_some(taints)} keeps it away", f"--set {toleration}")]
+    fewest = min(barred.values(), key=len)
+    tolerations = [{"key": taint["key"], "operator": "Exists", "effect": taint["effect"]} for taint in fewest]
+    advice = f"--set-json 'dllm-stack.worker.tolerations={json.dumps(tolerations)}'"
+    return [Finding(check, "missing", f"{_some(taints)} keeps it away", advice)]
 
 
 def _room(cluster: Cluster, needs: Needs, nodes: list[Node]) -> Finding:

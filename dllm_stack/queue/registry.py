@@ -1,7 +1,7 @@
 """Which pools exist: every worker publishes its own with its heartbeat.
 
 `dllm:registry` (hash): pool -> ModelCard, or nil until the worker knows its model. It disappears when
-no worker has written to it for a day.
+no worker has written to it for a day, and no router has kept it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ class Registry:
             pipe.hset(_KEY, pool, encode(card))
             pipe.expire(_KEY, _TTL_S)
             await pipe.execute()
+
+    async def keep(self) -> None:
+        """As if a worker had written to it: a pool that is scaled to none for days has to stay known."""
+        async with self._connections.limit("registry"):
+            await self._connections.commands.expire(_KEY, _TTL_S)
 
     async def pools(self) -> dict[str, ModelCard | None]:
         async with self._connections.limit("registry"):

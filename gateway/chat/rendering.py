@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from msgspec import UNSET, UnsetType
 
@@ -12,6 +13,7 @@ from gateway.answer import Answer
 from gateway.chat.message import Deltas, call_ids, message
 from gateway.chat.protocol import ChatCompletion, ChatRequest, Choice, Chunk, ChunkChoice
 from gateway.http import sse
+from gateway.http.pieces import in_pieces
 from gateway.logprobs import ChatLogprobs, chat_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.tools.events import Event
@@ -21,6 +23,8 @@ from gateway.usage import StreamUsage, Usage, usage_of
 
 
 class ChatRendering:
+    repeats = False
+
     def __init__(self, request_id: str, asked: ChatRequest, statistics: bool, offer: Offer | None) -> None:
         self._request_id = request_id
         self._id = f"chatcmpl-{request_id}"
@@ -34,18 +38,17 @@ class ChatRendering:
         self._readings: dict[str, Reading] = {}  # by the answer's id
         self._deltas: dict[int, Deltas] = {}  # by choice
 
-    def document(self, answers: list[Answer]) -> bytes:
-        return sse.encode_json(
-            ChatCompletion(
-                id=self._id,
-                created=self._created,
-                model=self._model,
-                choices=[choice for answer in answers for choice in self._choices(answer)],
-                usage=usage_of(answers),
-                service_tier=self._tier,
-                dllm=self._told.of(answers),
-            )
+    def document(self, answers: list[Answer]) -> Iterator[bytes]:
+        completion = ChatCompletion(
+            id=self._id,
+            created=self._created,
+            model=self._model,
+            choices=[],
+            usage=usage_of(answers),
+            service_tier=self._tier,
+            dllm=self._told.of(answers),
         )
+        return in_pieces(completion, (choice for answer in answers for choice in self._choices(answer)))
 
     def block(self, answer: Answer, block: Block) -> bytes:
         events = self._reading(answer).push(block.text)
@@ -73,15 +76,14 @@ class ChatRendering:
     def failure(self, problem: Problem) -> bytes:
         return sse.event(problem.body())
 
-    def _choices(self, answer: Answer) -> list[Choice]:
+    def _choices(self, answer: Answer) -> Iterator[Choice]:
         reading = Reading(self._offer)
         events = reading.push(answer.text) + reading.finish()
         reason, ids = reading.finish_reason(answer.finish_reason), self._ids(answer.token_ids)
         logprobs = chat_logprobs(answer.logprobs)
-        return [
-            Choice(message(events, call_ids(self._request_id, index)), reason, index, logprobs, ids)
-            for index in answer.choices
-        ]
+        for index in answer.choices:
+            ids_of_calls = call_ids(self._request_id, index)
+            yield Choice(message(events, ids_of_calls), reason, index, logprobs, ids)
 
     def _events(
         self, answer: Answer, events: list[Event], token_ids: list[int], logprobs: ChatLogprobs | None

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dllm_stack.tenants import Tenant
 from gateway.chat.prompt import chat_prompt
 from gateway.chat.protocol import RULES
 from gateway.chat.rendering import ChatRendering
@@ -29,7 +30,7 @@ async def create_chat_completion(request: Request) -> Response:
     return Exchange(gateway_of(request), "chat", _interpret)
 
 
-async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
+async def _interpret(body: Any, gateway: Gateway, request_id: str, tenant: Tenant) -> Call:
     asked = check(body, RULES)
     check_stream_options(asked)
     check_stop_tokens(asked.stop_token_ids, asked.ignore_eos, "stop_token_ids")
@@ -50,6 +51,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
         min_tokens=asked.min_tokens,
         max_tokens=max_tokens,
         response_format=asked.response_format,
+        calls=offered.grammar if offered else None,
     )
     tokens_param = "max_tokens" if asked.max_tokens else "max_completion_tokens"
     check_context(found.card, [prompt], "messages", max_tokens, tokens_param)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 
 from msgspec import UNSET, UnsetType
 
@@ -12,12 +13,15 @@ from dllm_stack.outcomes import Problem
 from gateway.answer import Answer
 from gateway.completions.protocol import Choice, Completion, CompletionRequest
 from gateway.http import sse
+from gateway.http.pieces import in_pieces
 from gateway.logprobs import characters, completion_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.usage import StreamUsage, Usage, usage_of
 
 
 class CompletionRendering:
+    repeats = False
+
     def __init__(self, request_id: str, asked: CompletionRequest, statistics: bool) -> None:
         self._id = f"cmpl-{request_id}"
         self._created = int(time.time())
@@ -28,19 +32,9 @@ class CompletionRendering:
         self._with_ids = asked.return_token_ids is True
         self._characters: defaultdict[str, int] = defaultdict(int)  # of each answer's tokens so far
 
-    def document(self, answers: list[Answer]) -> bytes:
-        choices = [
-            Choice(
-                answer.text,
-                index,
-                answer.finish_reason,
-                completion_logprobs(answer.logprobs),
-                self._ids(answer.token_ids),
-            )
-            for answer in answers
-            for index in answer.choices
-        ]
-        return sse.encode_json(self._completion(choices, usage_of(answers), self._told.of(answers)))
+    def document(self, answers: list[Answer]) -> Iterator[bytes]:
+        completion = self._completion([], usage_of(answers), self._told.of(answers))
+        return in_pieces(completion, (choice for answer in answers for choice in self._choices(answer)))
 
     def block(self, answer: Answer, block: Block) -> bytes:
         ids = self._ids(block.token_ids)
@@ -72,6 +66,11 @@ class CompletionRendering:
 
     def failure(self, problem: Problem) -> bytes:
         return sse.event(problem.body())
+
+    def _choices(self, answer: Answer) -> Iterator[Choice]:
+        logprobs, ids = completion_logprobs(answer.logprobs), self._ids(answer.token_ids)
+        for index in answer.choices:
+            yield Choice(answer.text, index, answer.finish_reason, logprobs, ids)
 
     def _ids(self, token_ids: list[int]) -> list[int] | UnsetType:
         return token_ids if self._with_ids else UNSET

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dllm_stack.tenants import Tenant
 from gateway.completions.protocol import DEFAULT_MAX_TOKENS, RULES
 from gateway.completions.rendering import CompletionRendering
 from gateway.exchange import Exchange
@@ -27,7 +28,7 @@ async def create_completion(request: Request) -> Response:
     return Exchange(gateway_of(request), "completions", _interpret)
 
 
-async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
+async def _interpret(body: Any, gateway: Gateway, request_id: str, tenant: Tenant) -> Call:
     asked = check(body, RULES)
     check_stream_options(asked)
     check_stop_tokens(asked.stop_token_ids, asked.ignore_eos, "stop_token_ids")

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.messages import Detokenize, Information, TokenPrompt
+from dllm_stack.tenants import Tenant
 from gateway.detokenize.protocol import RULES, Detokenized
 from gateway.exchange import Exchange
 from gateway.fields.validation import check
@@ -22,9 +23,9 @@ async def detokenize(request: Request) -> Response:
     return Exchange(gateway_of(request), "detokenize", _interpret)
 
 
-async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Inquiry:
+async def _interpret(body: Any, gateway: Gateway, request_id: str, tenant: Tenant) -> Inquiry:
     asked = check(body, RULES)
-    found = await gateway.catalogue.find(asked.model or await gateway.catalogue.only())
+    found = await gateway.catalogue.find(asked.model or await gateway.catalogue.only(tenant))
 
     def document(told: Information) -> bytes:
         return sse.encode_json(Detokenized(told.texts if asked.tokens.several else told.texts[0]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from dllm_stack.capabilities import Capability
 from gateway.fields import token_by_token
@@ -12,12 +14,17 @@ from gateway.fields.terms import TermsInBody
 from gateway.fields.token_by_token import MIN_TOKENS, NO_GRAMMAR, MinTokens, TokenByTokenFields
 from gateway.fields.validation import Conditional, Honoured, Neutral, invalid
 
+_QUEUE_POSITION = (
+    "Comments say where a request waits: by priority class and arrival, before which fair sharing between"
+    " tenants may serve it, or after."
+)
+
 
 class StreamOptions(Honoured):
     include_usage: bool | None = None
     # As vLLM has it: the running usage in every chunk, beside include_usage.
     continuous_usage_stats: bool | None = None
-    include_queue_position: bool | None = None  # in the comments of a request that waits
+    include_queue_position: Annotated[bool | None, Field(description=_QUEUE_POSITION)] = None
     include_obfuscation: bool | None = None  # without effect: nothing is padded
 
 

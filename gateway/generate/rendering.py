@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from msgspec import UNSET
 
@@ -16,6 +17,8 @@ from gateway.statistics import Told
 
 
 class GenerateRendering:
+    repeats = True
+
     def __init__(self, *, several: bool, statistics: bool, logprobs: bool, logprob_texts: bool) -> None:
         """
         Args:
@@ -30,9 +33,13 @@ class GenerateRendering:
         self._told = Told(statistics)
         self._started = time.monotonic()
 
-    def document(self, answers: list[Answer]) -> bytes:
-        generated = [self._generated(answer, indexed=False) for answer in answers]
-        return sse.encode_json(generated if self._several else generated[0])
+    def document(self, answers: list[Answer]) -> Iterator[bytes]:
+        if self._several:
+            yield b"["
+        for number, answer in enumerate(answers):
+            yield (b"," if number else b"") + sse.encode_json(self._generated(answer, indexed=False))
+        if self._several:
+            yield b"]"
 
     def block(self, answer: Answer, block: Block) -> bytes:
         return sse.event(self._generated(answer, indexed=self._several))

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dllm_stack.tenants import Tenant
 from gateway.exchange import Exchange
 from gateway.fields import honoured
 from gateway.fields.decoding import Ask, choose, decoding_of
@@ -26,7 +27,7 @@ async def generate(request: Request) -> Response:
     return Exchange(gateway_of(request), "generate", _interpret)
 
 
-async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
+async def _interpret(body: Any, gateway: Gateway, request_id: str, tenant: Tenant) -> Call:
     asked = check(body, RULES)
     sampling = check(asked.sampling_params or {}, SAMPLING_RULES, "sampling_params")
     check_stop_tokens(sampling.stop_token_ids, sampling.ignore_eos, "sampling_params.stop_token_ids")
@@ -35,7 +36,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Call:
         raise missing("text")
     if asked.text and asked.input_ids:
         raise invalid("input_ids", "cannot be given beside text")
-    found = await gateway.catalogue.find(asked.model or await gateway.catalogue.only())
+    found = await gateway.catalogue.find(asked.model or await gateway.catalogue.only(tenant))
     honoured.check(asked, RULES, found)
     honoured.check(sampling, SAMPLING_RULES, found, "sampling_params.")
     if asked.top_logprobs_num and not asked.return_logprob:

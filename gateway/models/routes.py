@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.access import may_use, tenant_of
+from gateway.access import tenant_of
 from gateway.gateway import gateway_of
 from gateway.http.sse import encode_json
 from gateway.models.protocol import ModelList, model_of
@@ -17,7 +17,7 @@ router = APIRouter()
 @router.get("/v1/models")
 async def list_models(request: Request) -> Response:
     models, tenant = await gateway_of(request).catalogue.all(), tenant_of(request)
-    may = sorted((name, card) for name, card in models.items() if may_use(tenant, name))
+    may = sorted((name, card) for name, card in models.items() if tenant.may_use(name))
     return _json(ModelList(data=[model_of(name, card) for name, card in may]))
 
 

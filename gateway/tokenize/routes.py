@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dllm_stack.messages import Information, Prompt, Tokenize
+from dllm_stack.tenants import Tenant
 from gateway.catalogue import Found
 from gateway.chat.prompt import chat_prompt
 from gateway.exchange import Exchange
@@ -25,9 +26,9 @@ async def tokenize(request: Request) -> Response:
     return Exchange(gateway_of(request), "tokenize", _interpret)
 
 
-async def _interpret(body: Any, gateway: Gateway, request_id: str) -> Inquiry:
+async def _interpret(body: Any, gateway: Gateway, request_id: str, tenant: Tenant) -> Inquiry:
     asked = check(body, RULES)
-    found = await gateway.catalogue.find(asked.model or await gateway.catalogue.only())
+    found = await gateway.catalogue.find(asked.model or await gateway.catalogue.only(tenant))
     several = asked.prompt is not None and asked.prompt.several
 
     def document(told: Information) -> bytes:

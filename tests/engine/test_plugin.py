@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dllm_stack.local.service import free_port
-from tests.engine.conftest import engine_process
+from tests.engine.running import engine_process
 from worker import tiny_checkpoint
 from worker.cpu import engine_environment
 from worker.dllm import checkpoint_tokens, refusals

@@ -265,6 +265,19 @@ async def test_a_tenant_sees_its_models_only(
         await client.models.retrieve("another")
 
 
+async def test_one_that_may_use_a_single_model_need_not_name_it(
+    served: Served, store: KeyStore, answering: FakeWorker, key: Created
+) -> None:
+    async def asked() -> httpx.Response:
+        return await served.http.post("/generate", json={"text": "Hi"}, headers=bearer(key.secret))
+
+    await answering.announce("another")
+    await until(lambda: len(served.gateway.catalogue._models) == 2)
+    assert (await asked()).json()["error"]["message"] == "model is required: there are 2 of them here."
+    await set_tenant(served, store, models=["tiny"])
+    assert (await asked()).json()["text"] == "Hello world"
+
+
 @pytest.mark.parametrize(
     ("may", "asked", "served_as"),
     [

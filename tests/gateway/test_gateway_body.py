@@ -38,7 +38,7 @@ async def test_garbage_is_not_collected_while_a_document_is_made_and_checked(ser
     def note(phase: str, info: dict[str, Any]) -> None:
         collected.append(phase)
 
-    async def interpret(asked: Any, gateway: Gateway, request_id: str) -> Inquiry:
+    async def interpret(asked: Any, gateway: Gateway, request_id: str, tenant: Tenant) -> Inquiry:
         assert len(asked["text"]) == MAX_PARTS - 100
         assert not collected
         assert not gc.isenabled()

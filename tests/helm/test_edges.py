@@ -1,4 +1,4 @@
-"""What stands around gateways, routers and workers: who reaches them, and what watches, scales and tries them."""
+"""What stands around gateways, routers and workers: who reaches them; what watches, scales and tries them."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.charts import matrix, validation
+from deploy.charts import matrix, references, validation
 from deploy.charts.helm import HELMS, Manifest, run
 from deploy.charts.matrix import Case
-from deploy.charts.places import BASE, charts
+from deploy.charts.places import BASE, HELM, charts
 
 PART = [
     case
@@ -69,7 +69,7 @@ def test_both_helms_render_the_same(rendered: dict[str, list[Manifest]]) -> None
     def comparable(manifests: list[Manifest]) -> list[Manifest]:
         return [manifest for manifest in manifests if manifest["kind"] != "Secret"]
 
-    for case in (FULL, Case("cpu-dev", matrix.HELM / "cpu-dev", {})):
+    for case in (FULL, Case("cpu-dev", HELM / "cpu-dev", {})):
         assert comparable(case.manifests("helm3")) == comparable(case.manifests("helm")), case.name
 
 
@@ -84,6 +84,59 @@ def test_names_are_one_each_and_short_enough(rendered: dict[str, list[Manifest]]
         ids = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
         assert len(set(ids)) == len(ids), case
         assert [name for _, name in ids if not re.fullmatch(r"[a-z0-9][-a-z0-9.]{0,61}[a-z0-9]", name)] == []
+
+
+def test_what_manifests_name_of_one_another_is_there() -> None:
+    for case in PART:
+        assert references.dangling(case.manifests(), case.words()) == [], case.name
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "seen"),
+    [
+        (
+            "ConfigMap",
+            "x-settings",
+            {"metadata": {"name": "other"}},
+            "Deployment/x-gateway: no ConfigMap/x-settings",
+        ),
+        ("Role", "x-router", {"metadata": {"name": "other"}}, "RoleBinding/x-router: no Role/x-router"),
+        (
+            "ServiceAccount",
+            "x-router",
+            {"metadata": {"name": "other"}},
+            "RoleBinding/x-router: no ServiceAccount",
+        ),
+        (
+            "Service",
+            "x-gateway",
+            {"spec": {"selector": {"a": "b"}, "ports": []}},
+            "Service/x-gateway selects no pod",
+        ),
+        (
+            "Service",
+            "x-redis",
+            {
+                "spec": {
+                    "selector": {"app.kubernetes.io/component": "redis"},
+                    "ports": [{"targetPort": "rdis"}],
+                }
+            },
+            "its pods have no port rdis",
+        ),
+        (
+            "HorizontalPodAutoscaler",
+            "x-a",
+            {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "x-b"}}},
+            "x-b",
+        ),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_seen(kind: str, name: str, change: dict[str, Any], seen: str) -> None:
+    manifests = Case("h200-8x", HELM / "h200-8x", {}).manifests()
+    kept = [m for m in manifests if (m["kind"], m["metadata"]["name"]) != (kind, name)]
+    found = references.dangling([*kept, {"kind": kind, "metadata": {"name": name}} | change], set())
+    assert any(seen in reference for reference in found), found
 
 
 def test_everything_is_labelled(rendered: dict[str, list[Manifest]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tarfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,14 @@ def test_a_package_holds_them(helm: str, tmp_path: Path) -> None:
                 packed = tar.extractfile(f"{inside}/{folder}/{file.name}")
                 assert packed
                 assert packed.read() == file.read_bytes()
+
+
+def test_there_is_one_version() -> None:
+    version = tomllib.loads((CHARTS.parents[1] / "pyproject.toml").read_text())["project"]["version"]
+    for chart in ("dllm-stack", *THIN):
+        about = yaml.safe_load((CHARTS / chart / "Chart.yaml").read_text())
+        needed = [dependency["version"] for dependency in about.get("dependencies", [])]
+        assert {about["version"], about["appVersion"], *needed} == {version}
 
 
 def defined(name: str) -> Any:

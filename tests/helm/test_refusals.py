@@ -65,6 +65,27 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "llada2.0-mini, llada2.0-mini-cap, llada2.1-mini, or give pools.mini.engine."
         ],
     ),
+    "half an engine": (
+        "l4-4x",
+        {"pools": {"mini": FLASH | {"engine": {"tp": 4}}}},
+        [
+            "pools.mini.engine needs mem_fraction and max_running_requests, because the profile l4-4x says "
+            "nothing of llada2.1-flash: give both."
+        ],
+    ),
+    "a name that no client could send": (
+        "h200-8x",
+        {
+            "models": {"my:model": MINE},
+            "pools": {
+                "mini": {"model": "my:model", "engine": {"mem_fraction": 0.8, "max_running_requests": 8}}
+            },
+        },
+        [
+            "models.my:model is no name for a model, because clients, Redis and metrics know it by that: use "
+            "at most 64 letters, digits, dots, dashes and underscores."
+        ],
+    ),
     "a pool's name that names nothing in Kubernetes": (
         "h200-8x",
         {"pools": {"Mini_1": {"model": "llada2.1-mini"}}},
@@ -150,6 +171,14 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             },
         },
         ["weights.volume.pvc.accessMode is ReadWriteOncePod, but up to 2 workers use the volume"],
+    ),
+    "a download into what cannot be written": (
+        "h200-8x",
+        {"weights": {"volume": {"pvc": {"claimName": "w", "accessMode": "ReadOnlyMany"}}}},
+        [
+            "weights.volume.pvc.accessMode is ReadOnlyMany, so that nothing can be fetched into it: set "
+            "weights.download to false, or use ReadWriteMany."
+        ],
     ),
     "a claim of no size": (
         "h200-8x",

@@ -321,6 +321,22 @@ def test_each_kind_of_volume(render: Render, volume: dict[str, Any], expected: d
     assert requests.get("ephemeral-storage") == ("33Gi" if "emptyDir" in volume else None)
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, 120 + 650),  # 32.5 GB at 50 MB/s
+        ({"weights": {"volume": {"pvc": {"size": "1Ti"}}}}, None),
+        ({"config": {"queue": {"worker_grace_s": 0}}}, None),
+    ],
+)
+def test_a_pools_jobs_wait_for_a_worker_that_fetches_first(
+    render: Render, values: dict[str, Any], expected: int | None
+) -> None:
+    (container,) = pods(render("l4-4x", values={"dllm-stack": values}))["x-worker-mini"]["spec"]["containers"]
+    given = variables(container).get("DLLM_QUEUE__WORKER_GRACE_S")
+    assert given == (None if expected is None else str(expected))
+
+
 def test_what_is_not_on_the_hub_is_not_fetched(render: Render) -> None:
     assert "initContainers" not in pods(render("cpu-dev"))["x-worker-demo"]["spec"]
     values = mini(checkpoint="/weights/mine")
@@ -406,6 +422,15 @@ def test_a_prefix_of_ones_own(render: Render) -> None:
     assert {m["metadata"]["name"].split("-")[0] for m in manifests} == {"chat"}
     (gateway,) = pods(manifests)["chat-gateway"]["spec"]["containers"]
     assert variables(gateway)["DLLM_REDIS__URL"] == "redis://:password@chat-redis:6379/0"
+
+
+def test_names_that_yaml_takes_for_something_else(render: Render) -> None:
+    values = {"pools": {"mini": None, "1": {"model": "llada2.1-mini"}}, "fullnameOverride": "chat"}
+    manifests = render("h200-8x", values={"dllm-stack": values}, release="7")
+    labels = pods(manifests)["chat-worker-1"]["metadata"]["labels"]
+    assert labels["dllm-stack/pool"] == "1"
+    for manifest in manifests:
+        assert all(isinstance(value, str) for value in manifest["metadata"]["labels"].values())
 
 
 def test_zones_are_kept_apart(render: Render) -> None:

@@ -166,7 +166,7 @@ async def test_an_outage_of_redis_is_nobodys_death() -> None:
             return await connections.commands.get(f"dllm:{{{POOL}}}:watched")
 
     with ValkeyServer(port=free_port()) as server:
-        settings = settings_for(server.connection_url, heartbeat_s=0.5, heartbeat_ttl_s=1)
+        settings = settings_for(server.connection_url, heartbeat_s=0.5, heartbeat_ttl_s=2)
         connections = Connections(settings.redis)
         queue = PoolQueue(connections, POOL, settings.queue)
         async with running(settings):
@@ -233,3 +233,27 @@ async def test_a_redis_that_was_lost_and_came_back_empty_is_served_again(tmp_pat
         assert await claims(queue, "w") == [Claim(job(2), 1)]
     await connections.aclose()
     server.stop()
+
+
+@pytest.mark.parametrize("cold_start_s", [0, 60])
+async def test_a_pool_scaled_to_none_stays_known_where_that_is_meant(
+    connections: Connections, redis_settings: RedisSettings, cold_start_s: float
+) -> None:
+    """For a day after its last worker; where one may be started for a job, as long as there is a router."""
+    await Registry(connections).publish(POOL, None)
+    await connections.commands.expire("dllm:registry", 60)
+    settings = settings_for(redis_settings.url)
+    settings = settings.model_copy(
+        update={"queue": settings.queue.model_copy(update={"cold_start_s": cold_start_s})}
+    )
+    async with running(settings) as url:
+        await eventually(lambda: _knows(url, POOL))
+        assert (await connections.commands.ttl("dllm:registry") > 60) is bool(cold_start_s)
+
+
+async def _knows(url: str, pool: str) -> bool:
+    try:
+        async with aiohttp.ClientSession() as http, http.get(f"{url}/readyz") as answer:
+            return pool in (await answer.json())["pools"]
+    except aiohttp.ClientConnectorError:  # it does not listen yet
+        return False

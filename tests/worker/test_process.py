@@ -19,6 +19,7 @@ from dllm_stack.local.service import free_port
 from dllm_stack.messages import TokenPrompt
 from dllm_stack.outcomes import Outcome
 from dllm_stack.settings import RedisSettings, WorkerSettings
+from tests.engine.running import START_S
 from tests.waiting import eventually
 from tests.worker.conftest import MODEL, Caller, engine_children
 from worker.engine.command import EngineCommand
@@ -57,7 +58,7 @@ async def stubborn(run_dir: Path) -> tuple[EngineProcess, psutil.Process]:
     async def is_up() -> bool:
         return len(process.tail().split()) == 2
 
-    await eventually(is_up, within_s=20)
+    await eventually(is_up)
     return process, psutil.Process(int(process.tail().split()[1]))
 
 
@@ -107,7 +108,7 @@ async def test_nor_of_the_memory_they_shared(tmp_path: Path, ended: bool) -> Non
     async def is_up() -> bool:
         return "checkpoint" in process.tail()
 
-    await eventually(is_up, within_s=20)
+    await eventually(is_up)
     *shared, foreign = map(Path, process.tail().split())
     members = [psutil.Process(process.pid), *psutil.Process(process.pid).children()]
     assert len(members) == 3, "the program, the one that ties it to us, and Python's resource tracker"
@@ -266,10 +267,10 @@ async def worker(redis_settings: RedisSettings) -> AsyncIterator[WorkerProcess]:
     await worker.clean_up()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(3 * START_S)
 async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Caller) -> None:
     """One worker through it all, because each time an engine has to load again."""
-    await eventually(worker.ready, within_s=120)
+    await eventually(worker.ready, within_s=START_S)
 
     # Without its detokenizer the engine would answer nothing. The answers go on with the next engine.
     jobs = [await caller.send(TokenPrompt(IDS), max_tokens=700, ignore_eos=True) for _ in range(2)]
@@ -279,9 +280,9 @@ async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Call
     shared = shared_memory(first)
     assert shared
     first["detokenizer"].kill()
-    await eventually(caller.all_free, within_s=10)
+    await eventually(caller.all_free)
     assert (await caller.queue.depth()).waiting == 2
-    await eventually(lambda: gone(*first.values()), within_s=20)
+    await eventually(lambda: gone(*first.values()))
     await caller.dispatch_all(jobs)
     one, other = [await caller.answer(job) for job in jobs]
     assert one.end.outcome is Outcome.COMPLETED
@@ -294,12 +295,12 @@ async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Call
     whole = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
     await caller.first_block(whole)
     second["scheduler"].suspend()
-    await eventually(lambda: gone(*second.values()), within_s=30)
-    await eventually(caller.all_free, within_s=10)
+    await eventually(lambda: gone(*second.values()))
+    await eventually(caller.all_free)
     assert (await caller.queue.depth()).waiting == 1
 
     # SIGTERM while the next one loads: nothing is left but the job, which waits for another worker.
-    await eventually(worker.has_engine, within_s=120)
+    await eventually(worker.has_engine, within_s=START_S)
     third = worker.engine()
     shared |= shared_memory(third)
     worker.process.terminate()
@@ -311,13 +312,13 @@ async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Call
     assert (depth.waiting, depth.running, depth.workers) == (1, 0, 0)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(START_S + 100)
 async def test_no_engine_outlives_a_worker_that_is_killed(worker: WorkerProcess) -> None:
     """While SGLang loads, its children are not tied to it yet."""
-    await eventually(worker.has_engine, within_s=120)
+    await eventually(worker.has_engine, within_s=START_S)
     engine = worker.engine()
     worker.process.kill()
-    await eventually(lambda: gone(*engine.values()), within_s=20)
+    await eventually(lambda: gone(*engine.values()))
 
 
 @pytest.mark.parametrize(

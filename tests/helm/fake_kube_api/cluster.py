@@ -1,7 +1,7 @@
 """A fake of a Kubernetes cluster: its API server over HTTP on 127.0.0.1, for the real helm, kubectl and
 client libraries, and nothing behind it.
 
-As the real one: discovery, OpenAPI, validation against the published schemas, creation, update, deletion,
+As the real one: discovery, validation against the published schemas, creation, update, deletion,
 watches, dry runs, tables, merge and strategic merge patches, server-side apply with its owners of fields,
 access reviews. Not there: admission, defaults, quotas, finalizers, logs, exec, and any controller, scheduler
 or kubelet. `fabricated.py` makes up what those would report. So what goes well here has shown how a client
@@ -21,14 +21,10 @@ import yaml
 from aiohttp import web
 
 from tests.helm.fake_kube_api.kinds import OWN, Kind, Object
-from tests.helm.fake_kube_api.server import Server
+from tests.helm.fake_kube_api.server import Allows, Server
 from tests.helm.fake_kube_api.store import Store
 
 VERSION = "1.35"
-
-
-def _allows_all(verb: str, kind: Kind, namespace: str | None) -> bool:
-    return True
 
 
 class FakeCluster:
@@ -40,19 +36,25 @@ class FakeCluster:
     """
 
     def __init__(
-        self, version: str = VERSION, operators: Iterable[Kind] = (), objects: Iterable[Object] = ()
+        self,
+        version: str = VERSION,
+        operators: Iterable[Kind] = (),
+        objects: Iterable[Object] = (),
+        token: str | None = None,
     ) -> None:
         """
         Args:
             version: of Kubernetes, such as 1.35.
             operators: kinds beside a cluster's own.
             objects: that are there from the beginning, beside the namespaces `default` and `kube-system`.
+            token: without which nobody is answered; None: everybody is.
         """
         self.kinds = (*OWN, *operators)
-        self.allows = _allows_all
+        self.allows: Allows = lambda verb, kind, namespace: True
         self.requests: list[tuple[str, str, int]] = []
         self.store = Store()
-        self._server = Server(self.store, version, self.kinds, lambda *asked: self.allows(*asked))
+        self._user = {"token": token} if token else {}
+        self._server = Server(self.store, version, self.kinds, token, lambda *asked: self.allows(*asked))
         self._server.app.on_response_prepare.append(self._record)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -99,7 +101,7 @@ class FakeCluster:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
-            "users": [{"name": "fake", "user": {}}],
+            "users": [{"name": "fake", "user": self._user}],
             "contexts": [{"name": "fake", "context": context}],
             "current-context": "fake",
         }

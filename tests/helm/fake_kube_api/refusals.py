@@ -27,6 +27,10 @@ def bad_request(message: str) -> Refusal:
     return Refusal(400, "BadRequest", message)
 
 
+def unauthorized() -> Refusal:
+    return Refusal(401, "Unauthorized", "Unauthorized")
+
+
 def forbidden(verb: str, kind: Kind, namespace: str | None) -> Refusal:
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
     message = (
@@ -87,7 +91,3 @@ def invalid(kind: Kind, name: str, causes: list[tuple[str, str]]) -> Refusal:
 
 def unsupported(content_type: str) -> Refusal:
     return Refusal(415, "UnsupportedMediaType", f"the fake does not read {content_type}")
-
-
-def expired() -> Refusal:
-    return Refusal(410, "Expired", "too old resource version")

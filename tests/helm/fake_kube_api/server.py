@@ -15,7 +15,7 @@ from aiohttp import web
 from tests.helm.fake_kube_api import discovery, immutable, patches, protobuf, refusals, tables
 from tests.helm.fake_kube_api.fabricated import Fabrication
 from tests.helm.fake_kube_api.fields import take_over_changes
-from tests.helm.fake_kube_api.kinds import Kind, Object
+from tests.helm.fake_kube_api.kinds import VERBS, Kind, Object
 from tests.helm.fake_kube_api.refusals import Refusal
 from tests.helm.fake_kube_api.schema import schemas
 from tests.helm.fake_kube_api.selectors import Selects, selector
@@ -34,8 +34,11 @@ class _Target(NamedTuple):
 
 
 class Server:
-    def __init__(self, store: Store, version: str, kinds: Sequence[Kind], allows: Allows) -> None:
+    def __init__(
+        self, store: Store, version: str, kinds: Sequence[Kind], token: str | None, allows: Allows
+    ) -> None:
         self._store = store
+        self._token = token
         self._version = version
         self._kinds = kinds
         self._allows = allows
@@ -59,6 +62,8 @@ class Server:
             return web.json_response(refusal.status, status=refusal.code)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if self._token and request.headers.get("authorization") != f"Bearer {self._token}":
+            raise refusals.unauthorized()
         if (said := self._said_of_itself(request)) is not None:
             return said
         target = self._target(request.path)
@@ -102,7 +107,7 @@ class Server:
             return web.json_response(discovery.openapi_index(self._kinds))
         if path.startswith("/openapi/v3/"):
             root = path.removeprefix("/openapi/v3")
-            document = discovery.openapi(self._kinds, root, self._version)
+            document = discovery.openapi(self._kinds, root)
             return None if document is None else web.json_response(document)
         listed = discovery.resources(self._kinds, path)
         return None if listed is None else web.json_response(listed)
@@ -125,29 +130,39 @@ class Server:
 
     def _review(self, asked: Object) -> Object:
         attributes = asked["spec"]["resourceAttributes"]
-        group, plural = attributes.get("group", ""), attributes["resource"]
-        found = [kind for kind in self._kinds if (kind.group, kind.plural) == (group, plural)]
-        allowed = any(self._allows(attributes["verb"], kind, attributes.get("namespace")) for kind in found)
+        asks = {name: attributes.get(name, "") for name in ("group", "resource", "verb")}
+        found = [
+            kind
+            for kind in self._kinds
+            if asks["group"] in (kind.group, "*") and asks["resource"] in (kind.plural, "*")
+        ]
+        verbs = VERBS if asks["verb"] == "*" else (asks["verb"],)
+        namespace = attributes.get("namespace") or None
+        allowed = bool(found) and all(self._allows(verb, kind, namespace) for kind in found for verb in verbs)
         return {**asked, "metadata": {}, "status": {"allowed": allowed}}
 
     def _list(self, request: web.Request, target: _Target) -> web.Response:
         selects = _selects(request)
         items = [item for item in self._store.all(target.kind, target.namespace) if selects(item)]
-        return self._show(
-            request,
-            target.kind,
-            items,
-            {
-                "kind": f"{target.kind.name}List",
-                "apiVersion": target.kind.api_version,
-                "metadata": {"resourceVersion": str(self._store.version)},
-                "items": items,
-            },
-        )
+        begun = int(request.query.get("continue") or 0)
+        limit = int(request.query.get("limit") or 0) or len(items)
+        page = items[begun : begun + limit]
+        metadata = {"resourceVersion": str(self._store.version)}
+        if begun + limit < len(items):
+            metadata["continue"] = str(begun + limit)
+        content = {
+            "kind": f"{target.kind.name}List",
+            "apiVersion": target.kind.api_version,
+            "metadata": metadata,
+            "items": page,
+        }
+        return self._show(request, target.kind, page, content)
 
     def _show(self, request: web.Request, kind: Kind, items: list[Object], content: Object) -> web.Response:
         if "as=Table" in request.headers.get("accept", ""):
-            return web.json_response(tables.table(kind, items, str(self._store.version)))
+            shown = tables.table(kind, items, str(self._store.version))
+            shown["metadata"]["continue"] = content["metadata"].get("continue", "")
+            return web.json_response(shown)
         return web.json_response(content)
 
     async def _watch(self, request: web.Request, target: _Target) -> web.StreamResponse:

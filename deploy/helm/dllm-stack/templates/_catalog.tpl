@@ -60,7 +60,11 @@
 {{- if and (not $entry) (not $pool.engine) -}}
 {{- fail (printf "pools.%s.model is %q, which the profile %s has no entry for: choose one of %s, or give pools.%s.engine." .name $pool.model $profile.name (keys $profile.models | sortAlpha | join ", ") .name) -}}
 {{- end -}}
-{{ include "dllm-stack.over" (list $entry $pool.engine) }}
+{{- $engine := include "dllm-stack.over" (list $entry $pool.engine) | fromYaml -}}
+{{- if not (and $engine.mem_fraction $engine.max_running_requests) -}}
+{{- fail (printf "pools.%s.engine needs mem_fraction and max_running_requests, because the profile %s says nothing of %s: give both." .name $profile.name $pool.model) -}}
+{{- end -}}
+{{ toYaml $engine }}
 {{- end }}
 
 {{/* What the templates need to know of a pool, all in one. Takes {root, name}. */}}
@@ -83,8 +87,8 @@
 {{- $loadS := divf $weightsMB $worker.readMBps | mulf 2 | addf 600 | ceil | int -}}
 {{- $startTimeoutS := dig "worker" "start_timeout_s" $loadS .root.Values.config | float64 | ceil | int -}}
 {{- $onHub := regexMatch "^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$" $model.checkpoint -}}
-name: {{ .name }}
-model: {{ $model.name }}
+name: {{ quote .name }}
+model: {{ quote $model.name }}
 onHub: {{ $onHub }}
 modes: {{ default "" $model._modes | quote }}
 vendor: {{ $profile.vendor }}

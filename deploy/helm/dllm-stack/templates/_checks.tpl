@@ -86,6 +86,9 @@ weights.volume.image needs Kubernetes 1.33 or later, and this is {{ .Capabilitie
 weights.volume.pvc has neither claimName nor size: name a claim of yours, or say how large a new one is to be.
 {{- end -}}
 {{- $mode := default "ReadWriteMany" .accessMode -}}
+{{- if and (eq $mode "ReadOnlyMany") $.Values.weights.download }}
+weights.volume.pvc.accessMode is ReadOnlyMany, so that nothing can be fetched into it: set weights.download to false, or use ReadWriteMany.
+{{- end -}}
 {{- if hasPrefix "ReadWriteOnce" $mode -}}
 {{- $most := 0 -}}
 {{- range $name, $_ := $.Values.pools -}}
@@ -118,6 +121,9 @@ weights.volume.pvc.accessMode is {{ $mode }}, but up to {{ $most }} workers use 
 {{ $this }} makes {{ $object | quote }}, a name of {{ len $object }} characters, and 63 are possible: choose a shorter name.
 {{- end -}}
 {{- $pool := include "dllm-stack.pool" . | fromYaml -}}
+{{- if not (regexMatch "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" $pool.model) }}
+models.{{ $pool.model }} is no name for a model, because clients, Redis and metrics know it by that: use at most 64 letters, digits, dots, dashes and underscores.
+{{- end -}}
 {{- $facts := default dict $pool.modelFile.facts -}}
 {{- include "dllm-stack.gpuReasons" (dict "this" $this "pool" $pool "facts" $facts) -}}
 {{- include "dllm-stack.checkpointReasons" (dict "this" $this "root" .root "pool" $pool) -}}

@@ -12,10 +12,10 @@
 {{/* What never changes of a component's labels. Takes {root, component}, and pool where there is one. */}}
 {{- define "dllm-stack.selector" -}}
 app.kubernetes.io/name: dllm-stack
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- with .pool }}
-dllm-stack/pool: {{ . }}
+dllm-stack/pool: {{ quote . }}
 {{- end }}
 {{- end }}
 
@@ -35,7 +35,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Defaults of dllm_stack/settings.py that the chart counts with. */}}
 {{- define "dllm-stack.defaults" -}}
 gateway: {drain_s: 30, request_timeout_s: 600, max_body_bytes: 4194304, playground: true}
-queue: {cold_start_s: 0}
+queue: {cold_start_s: 0, worker_grace_s: 120}
 worker: {drain_s: 30}
 redis: {timeout_s: 2}
 {{- end }}

@@ -46,6 +46,11 @@ tolerations:
 {{- if and .pool.onHub .root.Values.weights.download (not .root.Values.weights.volume.image) }}true{{ end -}}
 {{- end }}
 
+{{/* Whether each pod has a copy of its own, which goes with it: nothing, or "true". */}}
+{{- define "dllm-stack.fetchesAnew" -}}
+{{- if and (include "dllm-stack.fetches" .) (not (or .root.Values.weights.volume.pvc .root.Values.weights.volume.hostPath)) }}true{{ end -}}
+{{- end }}
+
 {{- define "dllm-stack.fetchContainer" -}}
 - name: weights
   image: {{ include "dllm-stack.image" (dict "root" .root "repository" (get .root.Values.image.worker .pool.vendor)) }}
@@ -63,7 +68,7 @@ tolerations:
     {{- if .name }}
     - name: HF_TOKEN
       valueFrom:
-        secretKeyRef: {name: {{ .name }}, key: {{ .key }}}
+        secretKeyRef: {name: {{ quote .name }}, key: {{ quote .key }}}
     {{- end }}
     {{- end }}
     {{- with .pool.worker.extraEnv }}
@@ -104,11 +109,11 @@ tolerations:
   {{- with .root.Values.weights.volume }}
   {{- if .pvc }}
   persistentVolumeClaim:
-    claimName: {{ default (include "dllm-stack.name" (dict "root" $.root "component" "weights")) .pvc.claimName }}
+    claimName: {{ default (include "dllm-stack.name" (dict "root" $.root "component" "weights")) .pvc.claimName | quote }}
   {{- else if .hostPath }}
-  hostPath: {path: {{ .hostPath }}, type: Directory}
+  hostPath: {path: {{ quote .hostPath }}, type: Directory}
   {{- else if .image }}
-  image: {reference: {{ .image }}, pullPolicy: IfNotPresent}
+  image: {reference: {{ quote .image }}, pullPolicy: IfNotPresent}
   {{- else }}
   emptyDir: {{ toJson (default dict .emptyDir) }}
   {{- end }}
@@ -123,7 +128,7 @@ tolerations:
 {{- define "dllm-stack.workerResources" -}}
 {{- $given := .pool.worker.resources -}}
 {{- $requests := dict "cpu" (mul 4 .pool.tp | toString) "memory" (printf "%dGi" (mul 16 .pool.tp)) -}}
-{{- if and (include "dllm-stack.fetches" .) (not (or .root.Values.weights.volume.pvc .root.Values.weights.volume.hostPath)) -}}
+{{- if include "dllm-stack.fetchesAnew" . -}}
 {{- /* Else the node's disk would run full, and it would throw pods out. */ -}}
 {{- $_ := set $requests "ephemeral-storage" (printf "%dGi" (add 2 .pool.weightsGiB)) -}}
 {{- end -}}

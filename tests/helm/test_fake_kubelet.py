@@ -220,20 +220,17 @@ async def status(cluster: FakeCluster, url: str) -> int:
 async def test_a_rollout_keeps_to_its_strategy(cluster: FakeCluster) -> None:
     ready = {
         "exec": {"command": ["true"]},
-        "periodSeconds": 0.2,
+        "periodSeconds": 0.5,
         "initialDelaySeconds": 0.2,
         "timeoutSeconds": 20,
     }
     quick = container("trap 'exit 0' TERM; while :; do sleep 0.1; done", readinessProbe=ready)
+    await cluster.apply([deployment(quick, replicas=3)])
+    await cluster.rolled_out(30)
     for surge, unavailable, most, fewest in ((1, 0, 4, 3), (0, 1, 3, 2)):
-        env = [{"name": "SURGE", "value": str(surge)}]
-        first = deployment(quick, replicas=3, maxSurge=surge, maxUnavailable=unavailable)
-        await cluster.apply([first])
-        await cluster.rolled_out(20)
         before = set(cluster.pods)
-        await cluster.apply(
-            [deployment({**quick, "env": env}, replicas=3, maxSurge=surge, maxUnavailable=unavailable)]
-        )
+        new = {**quick, "env": [{"name": "SURGE", "value": str(surge)}]}
+        await cluster.apply([deployment(new, replicas=3, maxSurge=surge, maxUnavailable=unavailable)])
         seen = []
         while not next(iter(cluster.workloads.values())).done:
             pods = cluster.of("web")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.helm.conftest import Manifest, Render
 from tests.helm.fake_kubelet.cluster import FakeCluster
 from tests.helm.fake_kubelet.node import PRIVILEGED, missing
 from tests.helm.fake_kubelet.pod import Pod, status_of
+from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
@@ -133,6 +135,25 @@ async def test_the_pod_of_helm_test_succeeds(cluster: FakeCluster, manifests: li
     )
     pod = await cluster.run(hook, within_s=60)
     assert pod.phase == "Succeeded", cluster.describe(pod)
+
+
+@pytest.mark.skipif("DLLM_TEST_PODS" not in os.environ, reason="takes a minute: make show-pods")
+@pytest.mark.parametrize("component", ["gateway", "router"])
+async def test_a_process_that_is_wedged_is_killed_and_started_again(
+    cluster: FakeCluster, client: AsyncOpenAI, component: str, record: Callable[[str], None]
+) -> None:
+    pod = pod_of(cluster, component)
+    began = time.monotonic()
+    pod.container().signal(signal.SIGSTOP)
+
+    async def is_back() -> bool:
+        return pod.restarts == 1 and pod.ready
+
+    await eventually(is_back, within_s=150)
+    record(f"{component} wedged: {cluster.describe(pod).partition('{')[0].strip()}")
+    record(f"{component}: back {time.monotonic() - began:.0f} s after it was stopped")
+    assert pod.statuses == [137]
+    assert len(await chat(client)) > 2
 
 
 async def test_sigterm_lets_an_open_stream_end_and_nothing_is_left(

@@ -1,5 +1,5 @@
-"""A rolling upgrade on processes: gateways, routers and workers replaced as the chart's Deployments say, while
-clients ask without a pause. The engine is a simulator, which all workers share: two cores cannot run several
+"""A rolling upgrade on processes: gateways, routers and workers replaced as the Deployments say, while
+clients never stop asking. The engine is a simulator, which all workers share: two cores cannot run several
 engines.
 
 DLLM_TEST_ROLLOUT=1: with the chart's own times, more workers and more streams.

@@ -6,8 +6,8 @@ process, as they say it is to be started. What is as in a pod, by namespaces of 
 - each pod has a network, host name and IPC of its own, an address on the node's bridge, and services' names
   in /etc/hosts;
 - each container has a root of its own, made of this machine's system folders, the repository and its .venv
-  in place of an image, read-only where the manifest says so, with its volumes mounted; 64 MiB of /dev/shm if none
-  is mounted there;
+  in place of an image, read-only where the manifest says so, with its volumes mounted; 64 MiB of /dev/shm if
+  none is mounted there;
 - the container's command is process 1 of its own process namespace: a signal that it does not handle is lost,
   and when it ends, all its processes end;
 - it runs as the manifest's user and groups, without capabilities or new privileges.

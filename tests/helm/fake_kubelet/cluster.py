@@ -237,11 +237,13 @@ class FakeCluster:
         root = self.folder / "roots" / name
         root.mkdir(exist_ok=True)
         hosts = {"path": "/etc/hosts", "source": str(self._hosts), "read_only": True}
+        mounts = [*self._root_files.mounts, *images.hidden(image), hosts, *volumes.mounts(container)]
         spec = {
             "root": str(root),
             "links": self._root_files.links,
             "files": self._root_files.files,
-            "mounts": [*self._root_files.mounts, *images.hidden(image), hosts, *volumes.mounts(container)],
+            # Outer paths first: the repository may lie under /tmp, where a volume is mounted.
+            "mounts": sorted(mounts, key=lambda mount: mount["path"].count("/")),
             "read_only_root": container.get("securityContext", {}).get("readOnlyRootFilesystem", False),
         }
         log = self.folder / "logs" / f"{name}.log"

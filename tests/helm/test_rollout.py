@@ -1,5 +1,6 @@
-"""A rolling upgrade on processes: gateways, routers and workers replaced as the chart's Deployments say, while clients
-ask without a pause. The engine is a simulator, which all workers share: two cores cannot run several engines.
+"""A rolling upgrade on processes: gateways, routers and workers replaced as the Deployments say, while
+clients never stop asking. The engine is a simulator, which all workers share: two cores cannot run several
+engines.
 
 DLLM_TEST_ROLLOUT=1: with the chart's own times, more workers and more streams.
 """
@@ -111,8 +112,8 @@ async def test_a_rolling_upgrade_loses_no_stream(
             await asyncio.sleep(1)
     tell(before, record)
     record(
-        f"{STREAMS} streams at once, {ledger.whole} in all, over {took_s:.0f} s: {ledger.whole} whole and as undisturbed, "
-        f"failures {dict(ledger.failures)}; the longest pause in a stream {ledger.pauses.longest_s:.1f} s"
+        f"{STREAMS} streams at once, over {took_s:.0f} s: {ledger.whole} whole and as undisturbed, failures "
+        f"{dict(ledger.failures)}; the longest pause in a stream {ledger.pauses.longest_s:.1f} s"
     )
     assert not ledger.failures
     assert ledger.whole > STREAMS

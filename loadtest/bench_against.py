@@ -3,8 +3,8 @@
 The same conversations go to the same gateway, behind which is a simulator whose pace is steady, from each
 client in turns, the order of one round moved on by one in the next. Prints each figure's median over the
 rounds, and how far ours is from theirs. Exit status 1 says that throughput, TTFT or the time between tokens
-is more than 3 % from `sglang.bench_serving`'s. A run of ours is put through bench_serving's own code, too: are
-the figures of the same times the same?
+is more than 3 % from `sglang.bench_serving`'s. A run of ours is put through bench_serving's own code, too:
+are the figures of the same times the same?
 """
 
 from __future__ import annotations

@@ -45,7 +45,9 @@ async def test_blocks_are_told(
     assert blocks.blocks is not None
     assert blocks.forwards is not None
     assert blocks.tokens_per_forward == pytest.approx(PROMPTS * TOKENS / blocks.forwards)
-    assert blocks.blocks >= blocks.chunk_tokens.count >= PROMPTS * 2
+    # A block without text, such as one of end tokens, has no event of its own.
+    assert blocks.blocks >= blocks.chunk_tokens.count >= PROMPTS
+    assert blocks.blocks >= PROMPTS * 2
     record(
         f"dllm-stack bench --backend {endpoint.name}: {found.output_rate:.0f} tok/s, {blocks.blocks} blocks, "
         f"{blocks.tokens_per_forward:.1f} tokens a forward"

@@ -17,6 +17,7 @@ class Capability(StrEnum):
     REPETITION_PENALTY = "repetition_penalty"
     RESPONSE_FORMAT = "response_format"
     SEED = "seed"
+    STRICT = "strict"  # of tools
     TEMPERATURE = "temperature"
     TOP_K = "top_k"
     TOP_P = "top_p"

@@ -53,6 +53,7 @@ class GrammarKind(StrEnum):
     JSON_SCHEMA = "json_schema"
     REGEX = "regex"
     EBNF = "ebnf"
+    STRUCTURAL_TAG = "structural_tag"  # SGLang's: parts of the answer, each with a JSON schema
 
 
 class Grammar(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,6 +51,7 @@ async def _interpret(body: Any, gateway: Gateway, request_id: str, tenant: Tenan
         min_tokens=asked.min_tokens,
         max_tokens=max_tokens,
         response_format=asked.response_format,
+        calls=offered.grammar if offered else None,
     )
     tokens_param = "max_tokens" if asked.max_tokens else "max_completion_tokens"
     check_context(found.card, [prompt], "messages", max_tokens, tokens_param)

@@ -86,13 +86,21 @@ def _decoded(text: str, param: str) -> Any:
 
 
 def _schema(schema: Any, param: str) -> Grammar:
+    return Grammar(kind=GrammarKind.JSON_SCHEMA, text=schema_text(schema, param))
+
+
+def schema_text(schema: Any, param: str) -> str:
+    """
+    Raises:
+        RequestError: it is none that an engine would follow in good time.
+    """
     if not isinstance(schema, dict):
         raise invalid(param, "must be an object")
     _check(schema, param)
     text = json.dumps(schema)
     if len(text) > MAX_GRAMMAR_CHARACTERS:
         raise invalid(param, f"is longer than {MAX_GRAMMAR_CHARACTERS} characters")
-    return Grammar(kind=GrammarKind.JSON_SCHEMA, text=text)
+    return text
 
 
 def _check(schema: dict[str, Any], param: str) -> None:

@@ -37,6 +37,8 @@ class Names:
             return param
         if param in _PROMPTS:
             return self.prompt
+        if param == "structural_tag":
+            return "tools"
         if param == "max_tokens":
             return self.max_tokens
         if param.startswith("dllm."):

@@ -113,12 +113,14 @@ def token_by_token(
     max_tokens: int | None,
     min_tokens_param: str = "min_tokens",
     response_format: dict[str, Any] | None = None,
+    calls: Grammar | None = None,
     path: str = "",
 ) -> TokenByToken:
     """What reaches the worker, of fields that the model honours.
 
     Args:
         top_logprobs: likely tokens to tell at each place; None: no log probabilities.
+        calls: the form of an answer's calls.
         path: before the fields' names in the request; empty or with a dot at its end.
 
     Raises:
@@ -129,7 +131,7 @@ def token_by_token(
         raise invalid(
             f"{path}logit_bias", f"has the key {max(biases)}; {card.name} has {card.vocab_size} tokens"
         )
-    grammar = _grammar(asked, response_format, path)
+    grammar = _grammar(asked, response_format, calls, path)
     if min_tokens and grammar:
         raise invalid(min_tokens_param, "cannot be given beside a form that says where the answer ends")
     if min_tokens and max_tokens is not None and min_tokens > max_tokens:
@@ -146,7 +148,9 @@ def token_by_token(
     )
 
 
-def _grammar(asked: TokenByTokenFields, response_format: dict[str, Any] | None, path: str) -> Grammar | None:
+def _grammar(
+    asked: TokenByTokenFields, response_format: dict[str, Any] | None, calls: Grammar | None, path: str
+) -> Grammar | None:
     given: dict[str, Any] = {
         "regex": asked.regex,
         "ebnf": asked.ebnf,
@@ -158,6 +162,8 @@ def _grammar(asked: TokenByTokenFields, response_format: dict[str, Any] | None, 
         for name, value in given.items()
         if value not in (None, "") and (grammar := grammar_of(name, value, f"{path}{name}"))
     ]
+    if calls is not None:
+        grammars.append(("tools", calls))
     if len(grammars) > 1:
         raise invalid(grammars[1][0], f"cannot be given beside {grammars[0][0]}: an answer has one form")
     return grammars[0][1] if grammars else None

@@ -17,7 +17,7 @@ class Function(Honoured):
     name: Annotated[str, Field(pattern=NAME)]
     description: str | None = None
     parameters: dict[str, Any] | None = None  # a JSON schema, for the model to read
-    strict: bool | None = None  # only false; see offer.py
+    strict: bool | None = None  # of models that have this capability; see strict.py
 
 
 class Tool(Honoured):

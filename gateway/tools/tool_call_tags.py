@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from gateway.tools.events import Arguments, Begin, Event, Text
+from gateway.tools.strict import Frame
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 MOST_FAILURES = 100  # tags without a call; behind them all is text. Each costs a look at all that follows
@@ -26,6 +27,10 @@ _NO_OBJECT = re.compile(r'\s*(?:[^\s{]|\{\s*[^\s"])')
 _AFTER_ARGUMENTS = re.compile(r"((?:\s*\})*)(\s*)")
 _IN_JSON = re.compile(r'["{}\[\]<]')
 _IN_STRING = re.compile(r'["\\<\x00-\x1f]')
+
+
+def frame(name: str) -> Frame:
+    return Frame(OPEN, f'{OPEN}\n{{"name": "{name}", "arguments": ', f"}}\n{CLOSE}")
 
 
 class ToolCallTags:

@@ -100,7 +100,7 @@ def test_every_capability_is_of_a_parameter() -> None:
         for rules in (CHAT, COMPLETIONS, GENERATE, SAMPLING_RULES)
         for conditional in rules.conditional.values()
     }
-    assert asked | DRAWING == set(Capability)
+    assert asked | DRAWING | {Capability.STRICT} == set(Capability)  # the latter: of each tool
     assert_holds("api.md", f"{', '.join(code(each) for each in sorted(Capability))}")
 
 

@@ -131,7 +131,6 @@ _CHAT: list[Case] = [
     ({"tools": [_tool(), _tool(parameters=[])]}, "tools[1].function.parameters", INVALID),
     ({"tools": [_tool(parameters="{}")]}, "tools[0].function.parameters", INVALID),
     ({"tools": [_tool(parameters={"enum": ["a"] * 35_000})] * 2}, "tools", INVALID),
-    ({"tools": [_tool(strict=True)]}, "tools[0].function.strict", UNSUPPORTED),
     ({"tools": [_tool(mood="good")]}, "tools[0].function.mood", UNSUPPORTED),
     ({"tools": [_tool()] * 129}, "tools", INVALID),
     ({"tool_choice": "always"}, "tool_choice", INVALID),

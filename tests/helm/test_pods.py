@@ -106,7 +106,9 @@ def reachable(pod: Pod) -> set[int]:
     return ports
 
 
-async def test_a_chat_is_streamed_through_the_service(client: AsyncOpenAI, record: Callable[[str], None]) -> None:
+async def test_a_chat_is_streamed_through_the_service(
+    client: AsyncOpenAI, record: Callable[[str], None]
+) -> None:
     pieces = await chat(client)
     record(f"{len(pieces)} pieces: {''.join(pieces)!r}")
     assert len(pieces) > 2
@@ -153,7 +155,9 @@ async def test_sigterm_lets_an_open_stream_end_and_nothing_is_left(
     await cluster.gone(60)
     for pod in pods:
         took_s = pod.at("gone") - pod.at("deleted")
-        record(f"{pod.name}: gone {took_s:.1f} s after its deletion, of {pod.grace_s:.0f} s; ended with {pod.statuses}")
+        record(
+            f"{pod.name}: gone {took_s:.1f} s after its deletion, of {pod.grace_s:.0f} s; ended with {pod.statuses}"
+        )
         assert pod.statuses == [0], cluster.describe(pod)
         assert "SIGKILL" not in [event.what for event in pod.events]
         assert took_s < pod.grace_s

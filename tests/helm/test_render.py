@@ -424,6 +424,15 @@ def test_a_prefix_of_ones_own(render: Render) -> None:
     assert variables(gateway)["DLLM_REDIS__URL"] == "redis://:password@chat-redis:6379/0"
 
 
+def test_names_that_yaml_takes_for_something_else(render: Render) -> None:
+    values = {"pools": {"mini": None, "1": {"model": "llada2.1-mini"}}, "fullnameOverride": "chat"}
+    manifests = render("h200-8x", values={"dllm-stack": values}, release="7")
+    labels = pods(manifests)["chat-worker-1"]["metadata"]["labels"]
+    assert labels["dllm-stack/pool"] == "1"
+    for manifest in manifests:
+        assert all(isinstance(value, str) for value in manifest["metadata"]["labels"].values())
+
+
 def test_zones_are_kept_apart(render: Render) -> None:
     values = {"gateway": {"zones": 3}, "redis": {"mode": "external", "external": {"url": "redis://r"}}}
     spec = pods(render("h200-8x", values={"dllm-stack": values}))["x-gateway"]["spec"]

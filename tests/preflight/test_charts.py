@@ -7,11 +7,13 @@ import yaml
 
 from dllm_stack.preflight import defaults
 from dllm_stack.preflight.needs import Needs, Object, Workload, of_manifests
-from tests.helm.conftest import THIN, Render, render
+from tests.helm.conftest import CHARTS, THIN, Render, render
 from tests.preflight import clusters
-from tests.preflight.conftest import Command, needs
+from tests.preflight.conftest import Command, Look, needs
 
 __all__ = ["render"]
+
+EVERYTHING = CHARTS.parents[1] / "tests" / "helm" / "everything.yaml"
 
 
 @pytest.mark.parametrize("chart", THIN)
@@ -38,6 +40,16 @@ def test_a_pool_of_more_machines_and_of_another_model_too(render: Render) -> Non
         )
     )
     assert _shape(needs("h200-8x", "llada2.1-flash", nodes=2)) == _shape(rendered)
+
+
+def test_what_scales_counts_with_its_most_and_needs_what_scales_it(look: Look, render: Render) -> None:
+    rendered = of_manifests(render("mi300x-8x", values=yaml.safe_load(EVERYTHING.read_text())))
+    replicas = {workload.name: workload.replicas for workload in rendered.workloads}
+    assert (replicas["x-gateway"], replicas["x-worker-mini"]) == (8, 8)
+    found = look(clusters.amd(), rendered)
+    missing = {check for check, finding in found.items() if finding.state == "missing"}
+    assert missing == {"KEDA", "Prometheus operator", "Gateway API"}
+    assert "registry.example" in found["images"].found
 
 
 def test_rendered_manifests_are_read_as_helm_prints_them(command: Command, render: Render) -> None:

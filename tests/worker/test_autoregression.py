@@ -234,11 +234,11 @@ async def test_what_has_ended_an_engine_is_not_asked_again() -> None:
         return everything(decoding)
 
     examination, client = Examination(), FakeClient(breaks)
-    for _ in range(3):
+    for _ in range(4):
         with pytest.raises(EngineFault):
             await examined(examination, client)
     found = await examined(examination, client)
-    assert set(Capability) - set(found) == {"ebnf", "regex", "response_format"}
+    assert set(Capability) - set(found) == {"ebnf", "regex", "response_format", "strict"}
 
 
 async def test_an_engine_that_draws_by_seeds_is_not_asked_for_min_p() -> None:

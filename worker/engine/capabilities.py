@@ -27,6 +27,11 @@ _GRAMMARS = {
     Capability.EBNF: Grammar(kind=GrammarKind.EBNF, text='root ::= "yes" | "no"'),
     Capability.RESPONSE_FORMAT: Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"type": "boolean"}'),
 }
+_TAG = Grammar(
+    kind=GrammarKind.STRUCTURAL_TAG,
+    text='{"type": "structural_tag", "triggers": ["<"],'
+    ' "structures": [{"begin": "<a>", "schema": {"type": "boolean"}, "end": "</a>"}]}',
+)
 
 
 class Examination:
@@ -96,6 +101,7 @@ _OTHERS = {
     Capability.FREQUENCY_PENALTY: Decoding(token_by_token=TokenByToken(frequency_penalty=1)),
     Capability.PRESENCE_PENALTY: Decoding(token_by_token=TokenByToken(presence_penalty=1)),
     Capability.REPETITION_PENALTY: Decoding(token_by_token=TokenByToken(repetition_penalty=1.5)),
+    Capability.STRICT: Decoding(token_by_token=TokenByToken(grammar=_TAG)),
 }
 """What SGLang honours wherever it takes it."""
 

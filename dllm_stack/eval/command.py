@@ -31,8 +31,8 @@ def evaluate(
     form: Annotated[
         Form | None,
         typer.Option(
-            help="completion, the default, asks as few_shot_gsm8k does; chat, which our own set is for, by the "
-            "model's template."
+            help="completion, the default, asks as few_shot_gsm8k does; chat, which our own set is for, "
+            "by the model's template."
         ),
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Of an answer.")] = 512,

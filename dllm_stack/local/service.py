@@ -46,7 +46,7 @@ class Service:
                 # Out of the terminal's process group: Ctrl-C reaches only `up`, which stops its
                 # services in order. Should `up` itself be killed, the kernel stops them.
                 start_new_session=True,
-                preexec_fn=_stop_with(os.getpid()),
+                preexec_fn=stop_with(os.getpid()),
             )
 
     async def wait(self) -> int:
@@ -79,8 +79,8 @@ class Service:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _stop_with(parent: int) -> Callable[[], None]:
-    """To run in the child between fork and exec."""
+def stop_with(parent: int) -> Callable[[], None]:
+    """To run in a child between fork and exec: SIGTERM, once its parent is gone."""
 
     def tie() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -9,7 +9,6 @@ import asyncio
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dllm_stack.keys import KeyStore
-from dllm_stack.local import monitoring, valkey
+from dllm_stack.local import logs, monitoring, valkey
 from dllm_stack.local.greeting import KEY_IN_ENVIRONMENT, first_answer, snippets
 from dllm_stack.local.service import Service, free_port, listen
 from dllm_stack.redis import Connections, RedisError, shown
@@ -50,17 +49,17 @@ def run(settings: Settings) -> int:
         The exit status: 0 after a clean stop, 1 when the stack could not start.
     """
     console = Console(highlight=False, soft_wrap=True)
-    logs = Path(tempfile.mkdtemp(prefix="dllm-stack-"))
-    try:
-        asyncio.run(Stack(settings, logs, console).run())
-    except StartError as error:
-        console.print(f"[bold red]The stack did not start.[/] {escape(str(error))}")
-        if any(logs.iterdir()):
-            console.print(f"Logs: {logs}")
-        else:
-            logs.rmdir()
-        return 1
-    shutil.rmtree(logs)
+    with logs.folder() as folder:
+        try:
+            asyncio.run(Stack(settings, folder, console).run())
+        except StartError as error:
+            console.print(f"[bold red]The stack did not start.[/] {escape(str(error))}")
+            if any(folder.iterdir()):
+                console.print(f"Logs, until the next start: {folder}")
+            else:
+                folder.rmdir()
+            return 1
+        shutil.rmtree(folder)
     return 0
 
 
@@ -92,9 +91,9 @@ def workers(settings: Settings) -> list[LocalWorker]:
 
 
 class Stack:
-    def __init__(self, settings: Settings, logs: Path, console: Console) -> None:
+    def __init__(self, settings: Settings, folder: Path, console: Console) -> None:
         self._console = console
-        self._logs = logs
+        self._folder = folder
         self._ready: set[str] = set()
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
 
@@ -103,7 +102,7 @@ class Stack:
         if "url" not in settings.redis.model_fields_set:
             port = free_port()
             self._redis = settings.redis.model_copy(update={"url": f"redis://127.0.0.1:{port}/0"})
-            self._valkey = self._child("valkey", valkey.command(port, logs), env={}, stop_s=5)
+            self._valkey = self._child("valkey", valkey.command(port, folder), env={}, stop_s=5)
 
         self._keys = settings.access.keys
         self._page = settings.gateway.playground
@@ -135,7 +134,7 @@ class Stack:
             )
 
     def _child(self, name: str, argv: list[str], *, env: dict[str, str], stop_s: float) -> Service:
-        return Service(name, argv, env=env, log=self._logs / f"{name}.log", stop_s=stop_s)
+        return Service(name, argv, env=env, log=self._folder / f"{name}.log", stop_s=stop_s)
 
     async def run(self) -> None:
         """Raises StartError."""
@@ -261,7 +260,7 @@ class Stack:
         for name in self._addresses:
             targets.setdefault(name.partition("-")[0], []).append(self._url(name).removeprefix("http://"))
         for tool in monitoring.tools(
-            self._logs, targets, self._redis.url, port=self._monitoring, every_s=_SCRAPE_S
+            self._folder, targets, self._redis.url, port=self._monitoring, every_s=_SCRAPE_S
         ):
             service = self._child(tool.name, tool.argv, env=tool.env, stop_s=5)
             self._monitors.append(service)

@@ -109,9 +109,10 @@ async def _answer(http: aiohttp.ClientSession, request: Mix) -> End:
             return End(REFUSED, text)
     if response.content_type == "text/event-stream":
         events = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
-        if not events or events[-1] != "[DONE]":
-            return End("stream without an end", text[-300:])
         answers = [msgspec.json.decode(event) for event in events if event != "[DONE]"]
+        # What is refused after a comment has kept the stream alive can only say so as an event, the last one.
+        if not events or (events[-1] != "[DONE]" and "error" not in answers[-1]):
+            return End("stream without an end", text[-300:])
     else:
         answers = msgspec.json.decode(text)
     return _judge(answers if isinstance(answers, list) else [answers])
@@ -121,8 +122,9 @@ def _judge(answers: list[Any]) -> End:
     for answer in answers:
         error = answer.get("error")
         if error is not None:
-            code = error.get("code") if isinstance(error, dict) else None
-            failed = isinstance(code, int) and code >= 500
+            told = error if isinstance(error, dict) else {}
+            code = told.get("code")
+            failed = (isinstance(code, int) and code >= 500) or told.get("type") == "server_error"
             return End(f"error event {code}" if failed else REFUSED, msgspec.json.encode(error).decode())
         finish = (answer.get("meta_info") or {}).get("finish_reason") or {}
         if finish.get("type") == "abort":

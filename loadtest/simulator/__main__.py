@@ -25,7 +25,9 @@ def main() -> None:
     parser.add_argument(
         "--prefill-ms", type=float, default=Pace.prefill_s * 1000, help="a block of the prompt"
     )
-    parser.add_argument("--shared-by", type=int, default=1, help="workers, each told of its share of the slots")
+    parser.add_argument(
+        "--shared-by", type=int, default=1, help="workers, each told of its share of the slots"
+    )
     arguments = parser.parse_args()
     config = json.loads((arguments.checkpoint / "config.json").read_text())
     renderer = Renderer.load(str(arguments.checkpoint), None, config["vocab_size"])

@@ -65,9 +65,7 @@ class Server:
         shared_by: workers that are attached to it; each is told of its share of the slots.
     """
 
-    def __init__(
-        self, engine: SimulatedEngine, renderer: Renderer, context: int, shared_by: int = 1
-    ) -> None:
+    def __init__(self, engine: SimulatedEngine, renderer: Renderer, context: int, shared_by: int = 1) -> None:
         self._engine = engine
         self._shared_by = shared_by
         self._renderer = renderer

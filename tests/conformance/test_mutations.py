@@ -31,7 +31,7 @@ from tests.gateway.test_gateway_decoding import CARD
 COUNT = int(os.environ.get("DLLM_TEST_MUTATIONS", "300"))
 HANGS_S = 20.0
 
-pytestmark = pytest.mark.timeout(120 + COUNT // 10)
+pytestmark = pytest.mark.timeout(300 + COUNT // 10)
 
 
 class Stage:

@@ -40,7 +40,7 @@ def _knowing_the_model(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.timeout(120 + 3 * EXAMPLES)
+@pytest.mark.timeout(300 + 3 * EXAMPLES)
 async def test_what_is_taken_and_answered(
     served: Served,
     connections: Connections,

@@ -16,7 +16,7 @@ from models.demo import checkpoint, shape, tokenizer
 from models.demo.data.example import single
 from models.demo.decoding import Decoder, JointThreshold, LowConfidence
 from models.demo.rows import Encoder
-from tests.engine.conftest import START_S, engine_process, wait_until_up
+from tests.engine.running import START_S, engine_process, wait_until_up
 from worker.engine import catalog
 from worker.engine.checkpoint import locate
 from worker.tiny_checkpoint.files import CHAT_TEMPLATE

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dllm_stack.local.service import free_port
-from tests.engine.conftest import engine_process
+from tests.engine.running import START_S, engine_process
 from worker import tiny_checkpoint
 from worker.cpu import engine_environment
 from worker.dllm import checkpoint_tokens, refusals
@@ -40,13 +40,14 @@ def test_a_hook_without_a_place_ends_the_process() -> None:
     assert "and on it goes" not in ended.stdout
 
 
+@pytest.mark.timeout(START_S + 100)
 def test_a_checkpoint_without_a_mask_does_not_start(tmp_path: Path) -> None:
     folder = tiny_checkpoint.write(tmp_path / "tiny")
     config = json.loads((folder / "config.json").read_text())
     del config["mask_token_id"]
     (folder / "config.json").write_text(json.dumps(config))
     with engine_process(folder, free_port(), tmp_path) as process:
-        assert process.wait(timeout=100) != 0
+        assert process.wait(timeout=START_S) != 0
     assert "has no mask_token_id" in (tmp_path / "engine.log").read_text()
 
 

@@ -24,7 +24,7 @@ from gateway.http.connection import Connection
 from tests.gateway.fake_worker import FakeWorker
 
 
-async def until(condition: Callable[[], Any], timeout_s: float = 20) -> Any:
+async def until(condition: Callable[[], Any], timeout_s: float = 60) -> Any:
     """Waits for a condition, which may be async, and returns its value."""
     async with asyncio.timeout(timeout_s):
         while True:

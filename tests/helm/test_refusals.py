@@ -172,6 +172,14 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         },
         ["weights.volume.pvc.accessMode is ReadWriteOncePod, but up to 2 workers use the volume"],
     ),
+    "a download into what cannot be written": (
+        "h200-8x",
+        {"weights": {"volume": {"pvc": {"claimName": "w", "accessMode": "ReadOnlyMany"}}}},
+        [
+            "weights.volume.pvc.accessMode is ReadOnlyMany, so that nothing can be fetched into it: set "
+            "weights.download to false, or use ReadWriteMany."
+        ],
+    ),
     "a claim of no size": (
         "h200-8x",
         {"weights": {"volume": {"pvc": {"className": "nfs"}}}},

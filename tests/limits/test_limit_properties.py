@@ -245,7 +245,7 @@ class RepeatingLimitMachine(LimitMachine):
 
 
 @pytest.mark.parametrize("backend", ["valkey", "redis7"], scope="session")
-@pytest.mark.timeout(60 + 10 * RUNS)
+@pytest.mark.timeout(300 + 10 * RUNS)
 @pytest.mark.parametrize("machine", [LimitMachine, RepeatingLimitMachine])
 def test_any_history(machine: type[LimitMachine], redis_settings: RedisSettings) -> None:
     machine.url = redis_settings.url

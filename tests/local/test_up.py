@@ -32,6 +32,7 @@ from dllm_stack.settings import (
 )
 from loadtest.fleet import MODEL, ready, simulator
 from loadtest.local_stack import LocalStack
+from tests.stack.conditions import runs
 
 NO_ENGINE = {"DLLM_WORKER__ENGINE_URL": "http://127.0.0.1:1"}
 
@@ -138,7 +139,7 @@ def test_what_is_of_one_model_cannot_be_for_several() -> None:
     ended = up(DLLM_UP__MODELS='["dllm-demo", "tiny-qwen3"]')
     assert ended.returncode == 1
     assert "worker.engine_url is of one model, and up.models names 2." in ended.stdout
-    assert "Logs:" not in ended.stdout
+    assert "Logs" not in ended.stdout
 
 
 def test_each_model_has_a_worker_with_an_address() -> None:
@@ -185,7 +186,7 @@ def test_a_port_taken_from_one_of_several_workers_is_named(capsys: pytest.Captur
 def test_ctrl_c_during_the_start_stops_everything(stack: LocalStack) -> None:
     running = children(stack)
     assert stack.stop() == 0
-    assert not any(process.is_running() for process in running)
+    assert not any(map(runs, running))
     assert re.findall(r"^(\w+) +stopped", stack.output(), re.MULTILINE) == [
         "gateway",
         "worker",
@@ -204,10 +205,16 @@ def test_ctrl_c_before_anything_is_ready_stops_everything() -> None:
             assert "Traceback" not in stack.output()
 
 
-def test_services_end_with_up(stack: LocalStack) -> None:
-    running = children(stack)
-    stack.kill()
-    eventually(lambda: not any(process.is_running() for process in running))
+def test_services_end_with_up_and_the_next_one_removes_its_logs(tmp_path: Path) -> None:
+    temporary = {"TMPDIR": str(tmp_path)}
+    with LocalStack(until="gateway  ready", **NO_ENGINE, **temporary) as stack:
+        running = children(stack)
+        stack.kill()
+        eventually(lambda: not any(map(runs, running)))
+    assert list(tmp_path.glob("dllm-*"))
+    with listen("127.0.0.1", port := free_port()):
+        assert up(DLLM_GATEWAY__PORT=str(port), **temporary).returncode == 1
+    assert list(tmp_path.glob("dllm-*")) == []
 
 
 @pytest.mark.parametrize("name", ["router", "gateway", "valkey"])

@@ -26,6 +26,12 @@ def settings(redis_settings: RedisSettings) -> Settings:
     )
 
 
+async def is_told(served: Served, secret: str, status: int) -> bool:
+    """What the gateway says to a key by now; it hears of a change a moment later."""
+    answer = await served.http.get("/v1/models", headers={"authorization": f"Bearer {secret}"})
+    return answer.status_code == status
+
+
 async def give(page: Page, secret: str) -> None:
     key = page.get_by_label("Kept in this tab")
     await expect(key).to_be_focused()
@@ -34,9 +40,10 @@ async def give(page: Page, secret: str) -> None:
 
 
 async def test_it_is_asked_for_and_kept_in_the_tab(
-    open_page: Open, worker: FakeWorker, connections: Connections
+    open_page: Open, worker: FakeWorker, connections: Connections, served: Served
 ) -> None:
     secret = (await KeyStore(connections).create("acme")).secret
+    await until(lambda: is_told(served, secret, 200))
     async with open_page() as page:
         complaint = page.locator("#locked")
         await expect(complaint).to_contain_text("This needs an API key")
@@ -72,11 +79,12 @@ async def test_a_question_that_was_refused_is_asked_again_with_another_key(
 ) -> None:
     keys = KeyStore(connections)
     old, new = await keys.create("acme"), await keys.create("acme")
+    await until(lambda: is_told(served, new.secret, 200))
     async with open_page() as page:
         await give(page, old.secret)
         await expect(page.locator("#model")).to_have_value("tiny")
         await keys.revoke([old.key.id])
-        await until(lambda: _is_refused(served, old.secret))
+        await until(lambda: is_told(served, old.secret, 401))
         await page.get_by_label("Message").fill("Greet the world")
         await page.get_by_role("button", name="Send").click()
         await expect(last_turn(page).get_by_role("alert")).to_contain_text("invalid_api_key")
@@ -86,11 +94,6 @@ async def test_a_question_that_was_refused_is_asked_again_with_another_key(
         await run.finish()
         await expect(last_turn(page).locator(".text")).to_have_text("Hello")
         await expect(page.get_by_role("article")).to_have_count(2)
-
-
-async def _is_refused(served: Served, secret: str) -> bool:
-    answer = await served.http.get("/v1/models", headers={"authorization": f"Bearer {secret}"})
-    return answer.status_code == 401
 
 
 async def test_all_files_of_the_page_are_open_and_nothing_else_is(served: Served) -> None:

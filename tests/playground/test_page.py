@@ -356,6 +356,7 @@ async def test_the_request_for_a_shell(open_page: Open, served: Served, worker: 
 async def test_models_are_waited_for(open_page: Open, worker: FakeWorker, served: Served) -> None:
     """One that is announced, and not loaded, has no modes yet."""
     await worker.announce("loading <b>")
+    await until(lambda: lists(served, "loading <b>"))
     async with open_page() as page:
         await expect(page.get_by_label("Model", exact=True).locator("option")).to_have_text(
             ["loading <b>", "tiny"]

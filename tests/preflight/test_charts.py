@@ -7,11 +7,16 @@ import yaml
 
 from dllm_stack.preflight import defaults
 from dllm_stack.preflight.needs import Needs, Object, Workload, of_manifests
-from tests.helm.conftest import THIN, Render, render
+from dllm_stack.preflight.rights import asked
+from tests.helm.conftest import CHARTS, HELMS, THIN, Render, render
+from tests.helm.fake_kube_api.kinds import Kind
+from tests.helm.release import NAME, NAMESPACE, release
 from tests.preflight import clusters
-from tests.preflight.conftest import Command, needs
+from tests.preflight.conftest import Command, Look, needs
 
 __all__ = ["render"]
+
+EVERYTHING = CHARTS.parents[1] / "tests" / "helm" / "everything.yaml"
 
 
 @pytest.mark.parametrize("chart", THIN)
@@ -40,6 +45,16 @@ def test_a_pool_of_more_machines_and_of_another_model_too(render: Render) -> Non
     assert _shape(needs("h200-8x", "llada2.1-flash", nodes=2)) == _shape(rendered)
 
 
+def test_what_scales_counts_with_its_most_and_needs_what_scales_it(look: Look, render: Render) -> None:
+    rendered = of_manifests(render("mi300x-8x", values=yaml.safe_load(EVERYTHING.read_text())))
+    replicas = {workload.name: workload.replicas for workload in rendered.workloads}
+    assert (replicas["x-gateway"], replicas["x-worker-mini"]) == (8, 8)
+    found = look(clusters.amd(), rendered)
+    missing = {check for check, finding in found.items() if finding.state == "missing"}
+    assert missing == {"KEDA", "Prometheus operator", "Gateway API"}
+    assert "registry.example" in found["images"].found
+
+
 def test_rendered_manifests_are_read_as_helm_prints_them(command: Command, render: Render) -> None:
     options = [
         "dllm-stack.image.registry=reg.example",
@@ -53,6 +68,23 @@ def test_rendered_manifests_are_read_as_helm_prints_them(command: Command, rende
     assert status == 1
     lines = {line.split("  ")[1].strip() for line in out.splitlines() if line.startswith("missing")}
     assert lines == {"storage class for x-weights", "runtime class nvidia", "pull secret pull"}
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_the_permissions_that_are_asked_for_are_enough_for_helm(helm: str, render: Render) -> None:
+    rights = set(asked(of_manifests(render("cpu-dev"))))
+
+    def may(verb: str, kind: Kind, namespace: str | None) -> bool:
+        return namespace == NAMESPACE and (verb, kind.group, kind.plural) in rights
+
+    with release(helm, "cpu-dev") as made:
+        made.kubectl("create", "namespace", NAMESPACE)
+        made.cluster.allows = may
+        made.run("install", NAME, str(CHARTS / "cpu-dev"))
+        made.upgrade("--set", "dllm-stack.router.replicas=2")
+        made.run("rollback", NAME, "1")
+        made.run("uninstall", NAME)
+        assert made.attempt("kubectl", "get", "nodes").status  # and no more is allowed
 
 
 def _shape(wanted: Needs) -> set[object]:

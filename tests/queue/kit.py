@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Awaitable
 from typing import Any
+from unittest.mock import patch
 
 from dllm_stack.messages import (
     Block,
@@ -20,6 +23,7 @@ from dllm_stack.messages import (
 )
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from dllm_stack.queue import START, Dispatched, PoolQueue
+from dllm_stack.queue import pool as pool_module
 from dllm_stack.redis import Connections
 
 POOL = "tiny"
@@ -104,6 +108,22 @@ async def ends(queue: PoolQueue, gateway: str = "g") -> list[tuple[int, Outcome,
         for r in await replies(queue, gateway)
         if r.end is not None
     ]
+
+
+async def woken(queue: PoolQueue, cause: Awaitable[object]) -> bool:
+    """Does a router asleep wake for this?"""
+    # Nobody takes a sleep to its end for an awakening, however busy the machine is.
+    with patch.object(pool_module, "BLOCK_S", 20.0):
+        sleeper = asyncio.create_task(queue.wait())
+        await cause
+        done, _ = await asyncio.wait({sleeper}, timeout=15.0)
+        await sleeper
+    return bool(done)
+
+
+async def sleeps_on(queue: PoolQueue) -> bool:
+    """A router that falls asleep now is not woken: what wakes one lies there until it is taken."""
+    return not await queue._connections.commands.exists(PREFIX + "wake")
 
 
 async def kill(connections: Connections, kind: str, name: str) -> None:

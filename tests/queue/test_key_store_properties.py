@@ -130,7 +130,6 @@ class History:
                     assert key.key.id not in self.closed or isinstance(ring.find(key.secret), Refusal)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("backend", ["valkey"], indirect=True)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_STEPS, min_size=15, max_size=40))

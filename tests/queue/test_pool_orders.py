@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from dllm_stack.messages import Committed, Tier
@@ -26,6 +24,7 @@ from tests.queue.kit import (
     kill,
     numbers,
     pass_time,
+    woken,
 )
 
 COMPLETED = Outcome.COMPLETED, None
@@ -164,11 +163,7 @@ async def test_a_router_asleep_wakes_when_a_pool_is_no_longer_paused(queue: Pool
     await queue.pause()
     await queue.admit(job(1))
     await queue.wait()
-    sleeper = asyncio.create_task(queue.wait())
-    await getattr(queue, order)()
-    done, _ = await asyncio.wait({sleeper}, timeout=0.8)
-    await sleeper
-    assert done
+    assert await woken(queue, getattr(queue, order)())
 
 
 async def test_a_pause_does_not_slow_the_pace_that_retry_after_is_told_from(
@@ -252,11 +247,7 @@ async def test_a_router_asleep_wakes_when_a_worker_is_resumed(queue: PoolQueue) 
     await beat(queue)
     await queue.pause_worker("w")
     await queue.admit(job(1))
-    sleeper = asyncio.create_task(queue.wait())
-    await queue.resume_worker("w")
-    done, _ = await asyncio.wait({sleeper}, timeout=0.8)
-    await sleeper
-    assert done
+    assert await woken(queue, queue.resume_worker("w"))
 
 
 async def test_a_paused_worker_stays_so_when_it_misses_a_heartbeat_and_not_when_it_leaves(

@@ -445,7 +445,7 @@ class RepeatingMachine(QueueMachine):
     queue_class = RepeatingQueue
 
 
-@pytest.mark.timeout(10 * RUNS)
+@pytest.mark.timeout(300 + 10 * RUNS)
 @pytest.mark.parametrize("machine", [QueueMachine, RepeatingMachine])
 def test_the_queue_equals_its_model(redis_settings: RedisSettings, machine: type[QueueMachine]) -> None:
     machine.url = redis_settings.url

@@ -166,7 +166,7 @@ async def test_an_outage_of_redis_is_nobodys_death() -> None:
             return await connections.commands.get(f"dllm:{{{POOL}}}:watched")
 
     with ValkeyServer(port=free_port()) as server:
-        settings = settings_for(server.connection_url, heartbeat_s=0.5, heartbeat_ttl_s=1)
+        settings = settings_for(server.connection_url, heartbeat_s=0.5, heartbeat_ttl_s=2)
         connections = Connections(settings.redis)
         queue = PoolQueue(connections, POOL, settings.queue)
         async with running(settings):

@@ -11,12 +11,9 @@ from loadtest.local_stack import LocalStack
 from tests.conformance import programs
 from tests.conformance.samples import WEATHER
 
-pytestmark = [
-    pytest.mark.timeout(240),
-    pytest.mark.skipif(
-        "DLLM_TEST_CLIENTS" not in os.environ, reason="make show-clients-of-others installs what it needs"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    "DLLM_TEST_CLIENTS" not in os.environ, reason="make show-clients-of-others installs what it needs"
+)
 
 TOKENS = 80
 PROGRAMS = ["by_langchain.py", "by_litellm.py", "by_ai_sdk.mjs"]

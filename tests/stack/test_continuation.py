@@ -1,4 +1,4 @@
-"""kill -9 of a worker in the middle of an answer: another one goes on, and the client sees a pause."""
+"""kill -9 of a worker in the middle of two answers: another one goes on, and the clients see a pause."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from dllm_stack.settings import QueueSettings
 from loadtest.local_stack import LocalStack
 from tests.waiting import eventually
 
-TOKENS, BLOCKS = 256, 3
+TOKENS, BLOCKS = 384, 3
 SECOND = "second"
+DECODINGS: list[dict[str, object]] = [{}, {"temperature": 1, "top_p": 0.9, "seed": 7}]  # greedy, sampled
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ class Stream:
         self.times: list[float] = []
         self.tokens = 0
         self.error: object = None
-        self._decoding = decoding
+        self.decoding = decoding
 
     async def read(self, http: aiohttp.ClientSession, stack: LocalStack, model: str) -> None:
         body = {
@@ -83,7 +84,7 @@ class Stream:
             "ignore_eos": True,
             "stream": True,
             "stream_options": {"include_usage": True},
-            **self._decoding,
+            **self.decoding,
         }
         async with http.post(f"{stack.gateway_url}/v1/chat/completions", json=body) as response:
             async for line in response.content:
@@ -101,48 +102,48 @@ class Stream:
                 self.times.append(time.monotonic())
 
 
-async def holder(queue: PoolQueue) -> str | None:
-    """The pod of the worker that runs a job."""
-    (busy,) = [worker for worker in await queue.workers() if worker.running]
-    return busy.card.pod
-
-
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize(
-    "decoding", [{}, {"temperature": 1, "top_p": 0.9, "seed": 7}], ids=["greedy", "sampled"]
-)
-async def test_an_answer_goes_on_when_its_worker_is_killed(
+async def test_answers_go_on_when_their_worker_is_killed(
     stack: LocalStack,
     second: psutil.Popen,
     http: aiohttp.ClientSession,
     redis: Connections,
     model: str,
     record: Callable[[str], None],
-    decoding: dict[str, object],
 ) -> None:
-    undisturbed = Stream(decoding)
-    await undisturbed.read(http, stack, model)
-    assert undisturbed.tokens == TOKENS
-    gap = median(b - a for a, b in pairwise(undisturbed.times))
+    undisturbed = [Stream(decoding) for decoding in DECODINGS]
+    for stream in undisturbed:
+        await stream.read(http, stack, model)
+        assert stream.tokens == TOKENS
 
     queue = PoolQueue(redis, model, QueueSettings())
-    stream = Stream(decoding)
-    reading = asyncio.create_task(stream.read(http, stack, model))
+    workers = {worker.card.pod: worker.card.id for worker in await queue.workers()}
+    (first,) = workers.keys() - {SECOND}
+    streams = [Stream(decoding) for decoding in DECODINGS]
 
-    async def has_blocks() -> bool:
-        return len(stream.times) >= BLOCKS
+    async def both_have_blocks() -> bool:
+        return all(len(stream.times) >= BLOCKS for stream in streams)
 
-    await eventually(has_blocks)
-    (second if await holder(queue) == SECOND else stack.service("worker")).kill()
-    seen = len(stream.times)
+    # The other worker is the heir: it need not be started again.
+    await queue.pause_worker(workers[first])
+    try:
+        reading = asyncio.gather(*(stream.read(http, stack, model) for stream in streams))
+        await eventually(both_have_blocks)
+        second.kill()
+        seen = [len(stream.times) for stream in streams]
+    finally:
+        assert await queue.resume_worker(workers[first])
     await reading
-    assert stream.error is None
-    assert stream.text == undisturbed.text
-    assert stream.tokens == TOKENS
-    assert len(stream.times) > seen, "it was over before the kill"
-    pause = max(b - a for a, b in pairwise(stream.times))
-    extra = (stream.times[-1] - stream.times[0]) - (undisturbed.times[-1] - undisturbed.times[0])
-    record(
-        f"kill -9 of the worker after {seen} of {len(stream.times)} pieces, {TOKENS} tokens, {decoding}: "
-        f"the same text, {extra:.1f} s later ({pause:.1f} s without a piece, where {gap:.2f} s are usual)"
-    )
+    for stream, before, pieces in zip(streams, undisturbed, seen, strict=True):
+        assert stream.error is None
+        assert stream.text == before.text
+        assert stream.tokens == TOKENS
+        assert len(stream.times) > pieces, "it was over before the kill"
+        usual = median(b - a for a, b in pairwise(before.times))
+        pause = max(b - a for a, b in pairwise(stream.times))
+        extra = (stream.times[-1] - stream.times[0]) - (before.times[-1] - before.times[0])
+        record(
+            f"kill -9 of the worker after {pieces} of {len(stream.times)} pieces, {TOKENS} tokens, "
+            f"{stream.decoding}: the same text, {extra:.1f} s later "
+            f"({pause:.1f} s without a piece, where {usual:.2f} s are usual)"
+        )

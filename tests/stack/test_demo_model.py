@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from loadtest.count import NUMBERS, count
 from loadtest.demo import held_out, scores
@@ -38,7 +37,6 @@ async def test_the_seed_prompt_streams_the_right_numbers(
     record(f"from 1 to 128: {counted}")
 
 
-@pytest.mark.timeout(240)
 async def test_the_engine_equals_the_plain_reference(
     stack: LocalStack, http: aiohttp.ClientSession, model: str
 ) -> None:
@@ -62,7 +60,6 @@ async def test_the_engine_equals_the_plain_reference(
     assert await asyncio.gather(*map(answer, prompts)) == alone
 
 
-@pytest.mark.timeout(240)
 async def test_held_out_items_score_as_in_the_plain_evaluation(stack: LocalStack) -> None:
     # Their prompts have blocks of their own, some of them in the prefix cache.
     model, skills = checkpoint.load(Path(stack.checkpoint)), corpus.named(["tools"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import pytest
 from playwright.async_api import async_playwright, expect
 
 from loadtest.count import NUMBERS
@@ -13,7 +12,6 @@ from loadtest.local_stack import LocalStack
 from tests.playground.conftest import chromium
 
 
-@pytest.mark.timeout(240)
 async def test_the_seed_prompt_in_a_browser(stack: LocalStack, record: Callable[[str], None]) -> None:
     async with async_playwright() as playwright, await chromium(playwright) as browser:
         page = await browser.new_page()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ import aiohttp
 import psutil
 import pytest
 
-from dllm_stack.local.service import free_port
 from dllm_stack.messages import Block, Committed, Decoding, End, Job, Place, Prompt, Reply
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, Settings, WorkerSettings
-from tests.engine.conftest import engine_process
+from tests.engine.running import Running
 from tests.waiting import eventually
 from worker import plan as plans
 from worker.engine import catalog, checkpoint
@@ -89,15 +87,9 @@ def facts(location: str) -> catalog.Facts:
 
 
 @pytest.fixture(scope="session")
-def engine(location: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEngine]:
-    """Real SGLang; the one at DLLM_TEST_ENGINE_URL if that is set."""
-    if url := os.environ.get("DLLM_TEST_ENGINE_URL"):
-        yield RunningEngine(url, None)
-        return
-    port = free_port()
-    with engine_process(Path(location), port, tmp_path_factory.mktemp("engine")) as process:
-        # The worker that attaches waits until the engine is up.
-        yield RunningEngine(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
+def engine(running_engine: Running) -> RunningEngine:
+    """The one of tests/engine."""
+    return RunningEngine(running_engine.url, running_engine.launcher)
 
 
 @dataclass(frozen=True)

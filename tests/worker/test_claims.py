@@ -102,7 +102,7 @@ async def test_a_change_of_slots_is_known_at_once(worker: FakeWorker, caller: Ca
     await eventually(lambda: slots_are(caller, 2))
     worker.state = "loading"
     worker.claims.changed()
-    await eventually(lambda: slots_are(caller, 0), within_s=5)
+    await eventually(lambda: slots_are(caller, 0))
 
 
 async def test_a_question_needs_no_slot(worker: FakeWorker, caller: Caller) -> None:
@@ -174,7 +174,7 @@ async def test_a_held_job_stays_and_one_unheld_goes_back(worker: FakeWorker, cal
     assert (await caller.queue.depth()).running == 1
     runs = dict(worker.claims._runs)
     worker.claims._runs.clear()  # as if the worker had lost it by a mistake of its own
-    await eventually(lambda: waiting_are(caller, 1), within_s=5)
+    await eventually(lambda: waiting_are(caller, 1))
     worker.claims._runs.update(runs)
 
 
@@ -186,7 +186,7 @@ async def test_a_cancel_reaches_the_run_and_no_other(worker: FakeWorker, caller:
     jobs = [await send(caller), await send(caller)]
     await eventually(lambda: worker.has_runs(2))
     await caller.queue.cancel(jobs[1])
-    await eventually(lambda: was_told(worker.runs[1], "cancel"), within_s=5)
+    await eventually(lambda: was_told(worker.runs[1], "cancel"))
     assert worker.runs[0].told == []
 
 
@@ -199,7 +199,7 @@ async def test_a_cancel_stops_no_other_attempt(worker: FakeWorker, caller: Calle
         await caller.redis.xadd(stream, {"kind": "cancel", "job": job, "attempt": attempt})
         if attempt == 7:
             await caller.redis.xadd(stream, {"kind": "cancel", "job": "f" * 32, "attempt": 1})
-    await eventually(lambda: was_told(worker.runs[0], "cancel"), within_s=5)
+    await eventually(lambda: was_told(worker.runs[0], "cancel"))
     assert worker.runs[0].told == ["cancel"]
 
 
@@ -212,7 +212,7 @@ async def test_a_job_taken_away_is_stopped_by_the_next_heartbeat(worker: FakeWor
     await eventually(lambda: worker.has_runs(1))
     await caller.redis.zadd(f"dllm:{{{MODEL}}}:workers", {worker.id: 1})
     assert (await caller.queue.reclaim()).fates == {worker.id: ["requeued"]}
-    await eventually(lambda: was_told(worker.runs[0], "cancel"), within_s=5)
+    await eventually(lambda: was_told(worker.runs[0], "cancel"))
 
 
 async def test_a_newer_attempt_stops_the_older(worker: FakeWorker, caller: Caller) -> None:
@@ -223,7 +223,7 @@ async def test_a_newer_attempt_stops_the_older(worker: FakeWorker, caller: Calle
     await caller.queue.reclaim()
     await caller.queue.worker_heartbeat(worker.claims.card(), acked=START, held=[])
     assert await caller.dispatch(job) > 1
-    await eventually(lambda: worker.has_runs(2), within_s=5)
+    await eventually(lambda: worker.has_runs(2))
     assert worker.runs[0].told == ["cancel"]
     assert worker.runs[1].told == []
 
@@ -234,13 +234,13 @@ async def test_draining_takes_nothing_more(worker: FakeWorker, caller: Caller) -
     await eventually(lambda: worker.has_runs(1))
     late = await caller.admit(TokenPrompt([1]))
     draining = asyncio.create_task(worker.claims.drain(30))
-    await eventually(lambda: slots_are(caller, 0), within_s=5)
+    await eventually(lambda: slots_are(caller, 0))
     # A claim that was under way already when the drain began.
     busy = WorkerCard(id=worker.id, pool=MODEL, slots=2, state="ready", model=CARD)
     await caller.queue.worker_heartbeat(busy, acked=START, held=[held])
     await caller.dispatch(late)
-    await eventually(lambda: worker.has_runs(2), within_s=5)
-    await eventually(lambda: was_told(worker.runs[1], "give back"), within_s=5)
+    await eventually(lambda: worker.has_runs(2))
+    await eventually(lambda: was_told(worker.runs[1], "give back"))
     assert worker.runs[0].told == []
     worker.runs[0].cancel()
     await draining

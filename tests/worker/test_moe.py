@@ -18,16 +18,25 @@ from worker.engine import command, moe
 NAME = "E=256,N=512,device_name=NVIDIA_H200"
 OURS = {"1024": {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 16}}
 
-# What SGLang finds on an H200: for LLaDA2-mini, and for a model of which it has a file itself.
+# What SGLang finds on an H200 in its own folder and in each one given: for LLaDA2-mini, and for a model of
+# which it has a file itself. In one process, since it takes a while to import.
 ASKING = """
-import json, sys, triton
+import json, os, sys, triton
 from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
 from sglang.srt.layers.moe.moe_runner.triton_utils import fused_moe_triton_config as found
 set_global_server_args_for_scheduler(ServerArgs(model_path="dummy"))
 triton.__version__ = "3.6.0"
 found.get_device_name = lambda *_: "NVIDIA H200"
 shapes = [(256, 512, False), (256, 512, True), (128, 704, True)]
-print(json.dumps([found.get_moe_configs(E, N, None, down_moe=down) for E, N, down in shapes]))
+
+def ask():
+    found.get_moe_configs.cache_clear()
+    return [found.get_moe_configs(E, N, None, down_moe=down) for E, N, down in shapes]
+
+answers, variable, *folders = [ask()], *sys.argv[1:]
+for os.environ[variable] in folders:
+    answers.append(ask())
+print(json.dumps(answers))
 """
 
 
@@ -43,16 +52,20 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def found(env: dict[str, str]) -> list[dict[str, object] | None]:
+Found = list[dict[str, object] | None]  # for each of the shapes
+
+
+def found(*folders: str) -> list[Found]:
+    """In SGLang's own folder first."""
     asked = subprocess.run(
-        [sys.executable, "-c", ASKING],
-        env=os.environ | cpu.engine_environment() | env,
+        [sys.executable, "-c", ASKING, moe.VARIABLE, *folders],
+        env=os.environ | cpu.engine_environment(),
         check=True,
         capture_output=True,
         text=True,
     )
-    answer: list[dict[str, object] | None] = json.loads(asked.stdout.splitlines()[-1])
-    return answer
+    answers: list[Found] = json.loads(asked.stdout.splitlines()[-1])
+    return answers
 
 
 def test_sglang_finds_ours_beside_its_own(ours: Path, tmp_path: Path) -> None:
@@ -61,9 +74,9 @@ def test_sglang_finds_ours_beside_its_own(ours: Path, tmp_path: Path) -> None:
     for _ in range(2):  # as when an engine is started again
         built.write_files()
     assert built.env[moe.VARIABLE] == str(run_dir / "moe")
-    up, down, other = found(built.env)
+    its_own, (up, down, other) = found(built.env[moe.VARIABLE])
     assert up == down == OURS
-    assert other == found({})[2]
+    assert other == its_own[2]
     assert other is not None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import aiohttp
@@ -20,8 +20,14 @@ from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from dllm_stack.work import total
+from tests.engine.running import INSTALLED
 from tests.waiting import eventually
 from tests.worker.conftest import QUEUE, Caller, RunningEngine, StartWorker
+
+pytestmark = [
+    pytest.mark.parametrize("sglang", [INSTALLED], indirect=True),
+    pytest.mark.timeout(400),  # the engine's start included
+]
 
 CHAT = ChatPrompt([{"role": "user", "content": "Write the number from 1 to 128"}])
 IDS = list(range(300, 340))
@@ -189,16 +195,17 @@ async def test_what_the_engine_refuses_is_the_callers_mistake(
     assert answer.end.outcome is Outcome.COMPLETED
 
 
-async def test_a_cancelled_job_leaves_the_engine_and_its_slot_within_a_second(
-    start_worker: StartWorker, engine: RunningEngine, caller: Caller
+async def test_a_cancelled_job_leaves_the_engine_and_its_slot(
+    start_worker: StartWorker, engine: RunningEngine, caller: Caller, record: Callable[[str], None]
 ) -> None:
     start_worker()
     job = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
     await caller.first_block(job)
     assert await engine.tokens_in_use() > 0
     await caller.queue.cancel(job)
-    assert await eventually(caller.all_free, within_s=5) < 1
+    free_s = await eventually(caller.all_free)
     assert await engine.idle()
+    record(f"a job cancelled: its slot free after {free_s:.2f} s")
 
 
 async def test_a_job_given_to_another_worker_is_stopped_here(
@@ -211,7 +218,7 @@ async def test_a_job_given_to_another_worker_is_stopped_here(
     await caller.redis.zadd(f"dllm:{{{caller.queue.pool}}}:workers", {worker.id: 1})
     reclaimed = await caller.queue.reclaim()
     assert reclaimed.fates == {worker.id: ["requeued"]}
-    await eventually(engine.idle, within_s=5)
+    await eventually(engine.idle)
     # It is alive, so it takes the job again, as another attempt that goes on where the first was stopped.
     assert await caller.dispatch(job) > 1
     answer = await caller.answer(job)
@@ -254,7 +261,7 @@ async def test_a_redis_that_forgot_everything_ends_the_runs_and_gets_new_ones(
         job = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
         await caller.first_block(job)
     with ValkeyServer(port=port):
-        await eventually(engine.idle, within_s=20)
+        await eventually(engine.idle)
         answer = await caller.answer(await caller.send(TokenPrompt(IDS), max_tokens=40))
         assert answer.end.outcome is Outcome.COMPLETED
         await connections.aclose()
@@ -268,7 +275,7 @@ async def test_draining_finishes_short_jobs_and_gives_long_ones_back(
     long = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
     await caller.first_block(long)
     worker.stop.set()
-    await eventually(lambda: no_slots(caller), within_s=5)
+    await eventually(lambda: no_slots(caller))
     assert (await caller.answer(short)).end.outcome is Outcome.COMPLETED
     await worker.task
     assert await engine.idle()
@@ -289,8 +296,8 @@ async def test_an_engine_that_hangs_loses_its_jobs_and_serves_again_once_it_wake
     await caller.first_block(job)
     scheduler.suspend()
     try:
-        await eventually(lambda: no_slots(caller), within_s=30)
-        await eventually(caller.all_free, within_s=30)
+        await eventually(lambda: no_slots(caller))
+        await eventually(caller.all_free)
         assert (await caller.queue.depth()).waiting == 1
     finally:
         scheduler.resume()

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from dllm_stack.decoding import Decision, EngineOptions, Sampling
-from tests.engine.conftest import sglang_environment
 from tests.engine.decoding.fake_scheduler import FakeRequest, FakeScheduler
 from tests.engine.decoding.plain import PlainAnswer, PlainDecoder
 from tests.engine.decoding.requests import DECISIONS, MANY, SAMPLED, prompt
 from tests.engine.reference import Reference
+from tests.engine.running import sglang_environment
 from worker.dllm.decoder import Decoder
 from worker.dllm.requests import EDITS, FORWARDS, STEPS
 from worker.dllm.settings import DecoderSettings

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from dllm_stack.decoding import Decision, EngineOptions, Sampling
-from tests.engine.conftest import OWN
 from tests.engine.decoding.plain import PlainAnswer, PlainDecoder
 from tests.engine.decoding.requests import MANY, SAMPLED, prompt
+from tests.engine.running import OWN
 from worker.dllm.algorithms.table import AlgorithmTable
 from worker.dllm.requests import EDITS, FORWARDS, STEPS
 

@@ -7,7 +7,6 @@ Run in a process of its own with the environment of a CPU engine.
 from __future__ import annotations
 
 import os
-import tempfile
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,7 @@ class Engine:
         from sglang.srt.managers.scheduler import Scheduler
         from sglang.srt.server_args import PortArgs, ServerArgs
 
-        config = Path(tempfile.mkdtemp()) / "decoding.yaml"
+        config = checkpoint.parent / "decoding.yaml"
         config.write_text(yaml.safe_dump(decoding))
         arguments = ServerArgs(
             model_path=str(checkpoint),

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.engine.conftest import INSTALLED, OLDEST, sglang_environment
 from tests.engine.prefill import scenarios
+from tests.engine.running import INSTALLED, OLDEST, sglang_environment
 
 pytestmark = pytest.mark.timeout(300)  # an engine's start included
 

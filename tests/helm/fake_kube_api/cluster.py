@@ -1,7 +1,7 @@
 """A fake of a Kubernetes cluster: its API server over HTTP on 127.0.0.1, for the real helm, kubectl and
 client libraries, and nothing behind it.
 
-As the real one: discovery, OpenAPI, validation against the published schemas, creation, update, deletion,
+As the real one: discovery, validation against the published schemas, creation, update, deletion,
 watches, dry runs, tables, merge and strategic merge patches, server-side apply with its owners of fields,
 access reviews. Not there: admission, defaults, quotas, finalizers, logs, exec, and any controller, scheduler
 or kubelet. `fabricated.py` makes up what those would report. So what goes well here has shown how a client

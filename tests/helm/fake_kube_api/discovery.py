@@ -1,4 +1,4 @@
-"""What the server says of itself: versions, groups, kinds, and their OpenAPI."""
+"""What the server says of itself: versions, groups, kinds, and as much OpenAPI as clients need."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from tests.helm.fake_kube_api.kinds import Kind, Object
-from tests.helm.fake_kube_api.schema import schemas
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -89,12 +88,13 @@ def openapi_index(kinds: Sequence[Kind]) -> Object:
     return {"paths": {root[1:]: {"serverRelativeURL": f"/openapi/v3{root}"} for root in roots}}
 
 
-def openapi(kinds: Sequence[Kind], root: str, kubernetes: str) -> Object | None:
-    """Of one group's version: the schemas of its kinds, and that a patch may be tried and is checked."""
+def openapi(kinds: Sequence[Kind], root: str) -> Object | None:
+    """Of one group's version, no more than clients look for before they write: that a patch may be tried, and
+    is checked by the server. The schemas themselves are large, and helm would read them for every command.
+    """
     members = [kind for kind in kinds if kind.root == root]
     if not members:
         return None
-    known = schemas(kubernetes)
     query = [
         {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
         for name in ("dryRun", "fieldManager", "fieldValidation", "force")
@@ -114,14 +114,8 @@ def openapi(kinds: Sequence[Kind], root: str, kubernetes: str) -> Object | None:
                 },
             }
         }
-    names = [name for kind in members if (name := known.name(kind))]
-    definitions = _with_references(names, known.definitions)
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "a fake of Kubernetes", "version": f"v{kubernetes}.0"},
-        "paths": paths,
-        "components": {"schemas": definitions},
-    }
+    info = {"title": "a fake of Kubernetes", "version": "fake"}
+    return {"openapi": "3.0.0", "info": info, "paths": paths}
 
 
 def _aggregated(kind: Kind) -> Object:
@@ -143,34 +137,3 @@ def _aggregated(kind: Kind) -> Object:
 def _by_group(kinds: Sequence[Kind]) -> dict[str, list[Kind]]:
     ordered = sorted(kinds, key=lambda kind: kind.group)
     return {group: list(members) for group, members in groupby(ordered, lambda kind: kind.group)}
-
-
-def _with_references(names: list[str], definitions: Object) -> Object:
-    found: Object = {}
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found[name] = _translated(definitions[name], waiting)
-    return found
-
-
-def _translated(node: object, mentioned: list[str]) -> object:
-    """JSON Schema to OpenAPI 3.0: references lie elsewhere, and a type is one."""
-    if isinstance(node, list):
-        return [_translated(item, mentioned) for item in node]
-    if not isinstance(node, dict):
-        return node
-    result: Object = {}
-    for key, value in node.items():
-        if key == "$ref":
-            name = value.rpartition("/")[2]
-            mentioned.append(name)
-            result["$ref"] = f"#/components/schemas/{name}"
-        elif key == "type" and isinstance(value, list):
-            result["type"] = value[0]
-        elif key == "additionalProperties" and value is False:
-            continue
-        else:
-            result[key] = _translated(value, mentioned)
-    return result

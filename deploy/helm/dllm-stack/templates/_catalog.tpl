@@ -87,8 +87,8 @@
 {{- $loadS := divf $weightsMB $worker.readMBps | mulf 2 | addf 600 | ceil | int -}}
 {{- $startTimeoutS := dig "worker" "start_timeout_s" $loadS .root.Values.config | float64 | ceil | int -}}
 {{- $onHub := regexMatch "^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$" $model.checkpoint -}}
-name: {{ .name }}
-model: {{ $model.name }}
+name: {{ quote .name }}
+model: {{ quote $model.name }}
 onHub: {{ $onHub }}
 modes: {{ default "" $model._modes | quote }}
 vendor: {{ $profile.vendor }}

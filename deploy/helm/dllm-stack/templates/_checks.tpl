@@ -86,6 +86,9 @@ weights.volume.image needs Kubernetes 1.33 or later, and this is {{ .Capabilitie
 weights.volume.pvc has neither claimName nor size: name a claim of yours, or say how large a new one is to be.
 {{- end -}}
 {{- $mode := default "ReadWriteMany" .accessMode -}}
+{{- if and (eq $mode "ReadOnlyMany") $.Values.weights.download }}
+weights.volume.pvc.accessMode is ReadOnlyMany, so that nothing can be fetched into it: set weights.download to false, or use ReadWriteMany.
+{{- end -}}
 {{- if hasPrefix "ReadWriteOnce" $mode -}}
 {{- $most := 0 -}}
 {{- range $name, $_ := $.Values.pools -}}

@@ -3,7 +3,7 @@
 {{/* A pod selector's labels of the whole release. */}}
 {{- define "dllm-stack.release" -}}
 app.kubernetes.io/name: dllm-stack
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* Seconds after which a proxy may give up on an answer: later than the gateway itself does. */}}

@@ -12,10 +12,10 @@
 {{/* What never changes of a component's labels. Takes {root, component}, and pool where there is one. */}}
 {{- define "dllm-stack.selector" -}}
 app.kubernetes.io/name: dllm-stack
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- with .pool }}
-dllm-stack/pool: {{ . }}
+dllm-stack/pool: {{ quote . }}
 {{- end }}
 {{- end }}
 

@@ -28,11 +28,11 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* A pod's spec as far as all have it. Takes {root, values}. */}}
+{{/* A pod's spec as far as all have it. Takes {root, values}, and token where it may ask the cluster. */}}
 {{- define "dllm-stack.podSpec" -}}
 # What the pods of a namespace are told of its Services is not needed, and could be taken for settings.
 enableServiceLinks: false
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ default false .token }}
 securityContext:
   {{- include "dllm-stack.podSecurityContext" . | nindent 2 }}
   {{- with .values.supplementalGroups }}
@@ -41,14 +41,14 @@ securityContext:
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ quote . }}
   {{- end }}
 {{- end }}
 {{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ quote . }}
 {{- end }}
 {{- with .values.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ quote . }}
 {{- end }}
 {{- with .values.nodeSelector }}
 nodeSelector:
@@ -100,7 +100,7 @@ topologySpreadConstraints:
 - name: DLLM_REDIS__URL
   valueFrom:
     {{- if .Values.redis.external.secret.name }}
-    secretKeyRef: {name: {{ .Values.redis.external.secret.name }}, key: {{ .Values.redis.external.secret.key }}}
+    secretKeyRef: {name: {{ quote .Values.redis.external.secret.name }}, key: {{ quote .Values.redis.external.secret.key }}}
     {{- else }}
     secretKeyRef: {name: {{ include "dllm-stack.name" (dict "root" . "component" "redis") }}, key: url}
     {{- end }}
@@ -110,7 +110,7 @@ topologySpreadConstraints:
 {{- define "dllm-stack.redisPassword" -}}
 {{- with .Values.redis.trial.passwordSecret -}}
 {{- if .name -}}
-{name: {{ .name }}, key: {{ .key }}}
+{name: {{ quote .name }}, key: {{ quote .key }}}
 {{- else -}}
 {name: {{ include "dllm-stack.name" (dict "root" $ "component" "redis") }}, key: password}
 {{- end -}}
@@ -137,8 +137,8 @@ topologySpreadConstraints:
 {{- if and (eq .Values.redis.mode "external") .Values.redis.external.caSecret.name }}
 - name: redis-ca
   secret:
-    secretName: {{ .Values.redis.external.caSecret.name }}
-    items: [{key: {{ .Values.redis.external.caSecret.key }}, path: {{ .Values.redis.external.caSecret.key }}}]
+    secretName: {{ quote .Values.redis.external.caSecret.name }}
+    items: [{key: {{ quote .Values.redis.external.caSecret.key }}, path: {{ quote .Values.redis.external.caSecret.key }}}]
 {{- end }}
 {{- end }}
 

@@ -68,7 +68,7 @@ tolerations:
     {{- if .name }}
     - name: HF_TOKEN
       valueFrom:
-        secretKeyRef: {name: {{ .name }}, key: {{ .key }}}
+        secretKeyRef: {name: {{ quote .name }}, key: {{ quote .key }}}
     {{- end }}
     {{- end }}
     {{- with .pool.worker.extraEnv }}
@@ -79,6 +79,18 @@ tolerations:
     limits: {memory: 4Gi}
   volumeMounts:
     {{- include "dllm-stack.workerMounts" (merge (dict "writes" true) .) | nindent 4 }}
+{{- end }}
+
+{{/* The pod of a Job that fetches ahead of the workers. Takes {root, pool, values}. */}}
+{{- define "dllm-stack.fetchPod" -}}
+{{ include "dllm-stack.podSpec" . }}
+# Where the workers will be: a volume may be bound to the place of its first pod.
+{{ include "dllm-stack.workerPlacement" . | trim }}
+restartPolicy: OnFailure
+containers:
+  {{- include "dllm-stack.fetchContainer" . | nindent 2 }}
+volumes:
+  {{- include "dllm-stack.workerVolumes" . | nindent 2 }}
 {{- end }}
 
 {{- define "dllm-stack.workerMounts" -}}
@@ -109,11 +121,11 @@ tolerations:
   {{- with .root.Values.weights.volume }}
   {{- if .pvc }}
   persistentVolumeClaim:
-    claimName: {{ default (include "dllm-stack.name" (dict "root" $.root "component" "weights")) .pvc.claimName }}
+    claimName: {{ default (include "dllm-stack.name" (dict "root" $.root "component" "weights")) .pvc.claimName | quote }}
   {{- else if .hostPath }}
-  hostPath: {path: {{ .hostPath }}, type: Directory}
+  hostPath: {path: {{ quote .hostPath }}, type: Directory}
   {{- else if .image }}
-  image: {reference: {{ .image }}, pullPolicy: IfNotPresent}
+  image: {reference: {{ quote .image }}, pullPolicy: IfNotPresent}
   {{- else }}
   emptyDir: {{ toJson (default dict .emptyDir) }}
   {{- end }}

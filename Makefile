@@ -154,7 +154,7 @@ show-helm-lifecycle: setup $(VENV)/.helm ## Helm 4, Helm 3 and kubectl install, 
 	@$(VENV)/bin/python -m pytest -v tests/helm/test_lifecycle.py
 
 show-pods: $(VENV)/.helm $(VENV)/bin/redis-server ## Every container of the cpu-dev chart as a process, as its manifest says: probes, a chat, SIGTERM
-	@$(VENV)/bin/python -m pytest tests/helm/test_fake_kubelet.py tests/helm/test_pods.py
+	@DLLM_TEST_PODS=1 $(VENV)/bin/python -m pytest tests/helm/test_fake_kubelet.py tests/helm/test_pods.py
 
 show-rollout: $(VENV)/.helm $(VENV)/bin/redis-server ## Gateways, routers and workers upgraded under 50 streams, as the chart says: none is lost
 	@DLLM_TEST_ROLLOUT=1 $(VENV)/bin/python -m pytest tests/helm/test_rollout.py

@@ -1,6 +1,6 @@
 """To be imported before anything slow is: from then on SIGTERM ends process 1 of a container too.
 
-A signal for which process 1 has no handler is lost, and the pod would be deleted only at the end of its grace. The
+A signal for which process 1 has no handler is lost, and its pod is deleted only at the end of its grace. The
 services have their own handlers once they run.
 """
 

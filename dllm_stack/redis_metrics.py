@@ -31,6 +31,7 @@ class RedisMetrics:
     def answered(self, command: str, seconds: float) -> None:
         if command not in self._of:
             self._of[command] = self._seconds.labels(command)
+            self._errors.labels(command)  # so that Prometheus sees it increase from 0
         self._of[command].add(seconds)
 
     def failed(self, command: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -35,9 +36,11 @@ class Catalogue:
     ones; whether a worker serves them is for the queue to say.
     """
 
-    def __init__(self, registry: Registry, period_s: float) -> None:
+    def __init__(self, registry: Registry, period_s: float, found: Callable[[str], None]) -> None:
+        """`found` is told of each model, once."""
         self._registry = registry
         self._period_s = period_s
+        self._found = found
         self._models: dict[str, ModelCard | None] = {}
 
     async def keep_fresh(self) -> None:
@@ -47,6 +50,8 @@ class Catalogue:
     async def refresh(self) -> None:
         for name, card in (await self._registry.pools()).items():
             known = self._models.get(name)
+            if name not in self._models:
+                self._found(name)
             if card is not None and card.capabilities is None and known is not None:
                 # Of a worker whose engine is loading; another one's, or its own before, has told already.
                 card = replace(card, capabilities=known.capabilities)

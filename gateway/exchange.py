@@ -83,7 +83,7 @@ class Exchange(Response):
         gateway, access = self._gateway, self._gateway.access
         try:
             tenant = await access.tenant(headers)
-            record.tenant = tenant.name
+            record.is_of(tenant)
             terms = TermsInHeaders.read(headers)
             limit.shorten(terms.timeout_s)
             if gateway.refuses:
@@ -97,7 +97,7 @@ class Exchange(Response):
             # The body may have taken its time, and the key have been revoked meanwhile.
             tenant = await access.tenant(headers)
             tier = access.permit(tenant, work)
-            record.kind = record.kind._replace(tier=tier.value)
+            record.is_permitted(tier)
             if isinstance(work, Inquiry):
                 self._service = Asking(work, tenant, gateway, record)
             else:

@@ -42,7 +42,9 @@ class Gateway:
         self.metrics = Metrics()
         self.tracer = tracing.tracer(settings.tracing, "gateway")
         self.connections = Connections(settings.redis, self.metrics.redis)
-        self.catalogue = Catalogue(Registry(self.connections), settings.queue.heartbeat_s)
+        self.catalogue = Catalogue(
+            Registry(self.connections), settings.queue.heartbeat_s, self.metrics.expect_model
+        )
         self.ledger = Ledger(self.connections, settings)
         self.access = Access(settings.access, self.connections, self.ledger.id, self.metrics)
         self.limiter = Limiter(
@@ -56,9 +58,9 @@ class Gateway:
         self._takes_until = math.inf
 
     def leave(self, within_s: float) -> None:
-        """From now on it drains. What comes in the first half of this time is still taken: it is on a connection
-        from before, whose client cannot know, or from a proxy that has not heard yet. It gets the other half.
-        """
+        """From now on it drains. What comes in the first half of this time is still taken: it is on a
+        connection from before, whose client cannot know, or from a proxy that has not heard yet. The other
+        half is left to it."""
         self.draining = True
         self._takes_until = time.monotonic() + within_s / 2
 

@@ -25,8 +25,8 @@ from gateway.gateway import SHUTTING_DOWN, Gateway
 from gateway.http.connection import Connection
 
 LEAVE_S = 2  # for the last bytes after the drain
-# Without an open request, after the last one. Its client may be about to send the next one on the same connection,
-# which a stream that began before the drain has not told it to leave.
+# Without an open request, after the last one. Its client may be about to send the next one on the same
+# connection, which a stream that began before the drain has not told it to leave.
 LINGER_S = 1.0
 KEEP_ALIVE_S = 75  # longer than the 60 s after which common load balancers drop an idle connection
 

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from dllm_stack.histogram import Histogram
-from dllm_stack.keys import KeyRing
-from dllm_stack.messages import End
+from dllm_stack.keys import KeyRing, Refusal
+from dllm_stack.messages import End, Tier
+from dllm_stack.outcomes import KINDS, ErrorCode, Outcome
 from dllm_stack.redis_metrics import RedisMetrics
 
 REQUEST_BUCKETS = (
@@ -26,6 +27,44 @@ PARTS = ("admission", "queue", "dispatch", "prompt", "engine", "relay")
 
 OTHER = "other"  # a label's value in place of those that may be too many
 MOST_TENANTS = 1000  # with series of their own
+
+
+GENERATING = ("chat", "completions", "generate")
+ENDPOINTS = (*GENERATING, "tokenize", "detokenize")
+_UNADMITTED: tuple[tuple[Outcome, ErrorCode], ...] = (
+    (Outcome.REJECTED, ErrorCode.SHUTTING_DOWN),
+    (Outcome.REJECTED, ErrorCode.QUEUE_UNAVAILABLE),
+    (Outcome.EXPIRED, ErrorCode.DEADLINE_EXCEEDED),
+    (Outcome.FAILED, ErrorCode.INTERNAL_ERROR),
+    (Outcome.FAILED, ErrorCode.SHUTTING_DOWN),
+)
+"""How a request may fail for the stack's reasons before anybody knows what it is for."""
+_ADMITTED: tuple[tuple[Outcome, ErrorCode | None], ...] = (
+    (Outcome.COMPLETED, None),
+    (Outcome.CANCELLED, None),
+    (Outcome.FAILED, ErrorCode.QUEUE_UNAVAILABLE),
+    (Outcome.FAILED, ErrorCode.SHUTTING_DOWN),
+    *(
+        (KINDS[code].outcome, code)
+        for code in (
+            ErrorCode.QUEUE_FULL,
+            ErrorCode.RATE_LIMIT_EXCEEDED,
+            ErrorCode.POOL_DRAINING,
+            ErrorCode.NO_WORKER,
+            ErrorCode.QUEUE_UNAVAILABLE,
+            ErrorCode.WORKER_LOST,
+            ErrorCode.ENGINE_ERROR,
+            ErrorCode.DEADLINE_EXCEEDED,
+            ErrorCode.CANCELLED,
+            ErrorCode.INTERNAL_ERROR,
+        )
+    ),
+)
+"""How one may end whose model, mode and tier are known."""
+_REFUSALS = (
+    *("missing", "malformed", "off", *Refusal, "unavailable"),
+    *("admin_key", "tenant", "no_admin_key", "tier", "model"),
+)
 
 
 class Kind(NamedTuple):
@@ -109,6 +148,8 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
+        for reason in _REFUSALS:
+            self.refused_access.labels(reason)
         self._tenant_requests = Counter(
             "dllm_tenant_requests",
             "Requests by whose key they came with, and by how they ended.",
@@ -122,6 +163,7 @@ class Metrics:
             registry=self.registry,
         )
         self._tenants: set[str] = set()
+        self._expected_tenants: set[str] = set()
         self._keys = self._of_keys("dllm_access_keys", "API keys known that open something.")
         self._lost_keys = self._of_keys(
             "dllm_access_keys_lost",
@@ -136,6 +178,10 @@ class Metrics:
         self.redis = RedisMetrics(self.registry)
         self._paces: dict[Kind, PaceSeries] = {}
         self._ends: dict[tuple[str, ...], EndSeries] = {}
+        self._expected: set[tuple[str, Kind]] = set()
+        for endpoint in ENDPOINTS:
+            for outcome, code in _UNADMITTED:
+                self.requests.labels(endpoint, *Kind(), outcome, code)
 
     def watch(self, ring: KeyRing) -> None:
         """Tells of API keys from now on."""
@@ -149,6 +195,21 @@ class Metrics:
 
     def _of_kind(self, name: str, help_text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, help_text, Kind._fields, buckets=buckets, registry=self.registry)
+
+    def expect_model(self, model: str) -> None:
+        """Requests for this one may come."""
+        for endpoint in ENDPOINTS:
+            mode = "default" if endpoint in GENERATING else ""
+            self.expect(endpoint, Kind(model, mode, Tier.DEFAULT))
+
+    def expect(self, endpoint: str, kind: Kind) -> None:
+        """Shows 0 for the ends that there may be: of a series that began with its first one, Prometheus would
+        see no increase."""
+        if (endpoint, kind) in self._expected:
+            return
+        self._expected.add((endpoint, kind))
+        for outcome, code in _ADMITTED:
+            self.requests.labels(endpoint, *kind, outcome, code or "")
 
     def count(self, endpoint: str, kind: Kind, end: End, seconds: float, trace_id: str | None = None) -> None:
         """Counts a request that has ended."""
@@ -170,11 +231,23 @@ class Metrics:
 
     def count_tenant(self, name: str, end: End, tokens: int) -> None:
         """Counts a request that has ended, for a tenant that has a key."""
-        if len(self._tenants) < MOST_TENANTS:
-            self._tenants.add(name)
-        label = name if name in self._tenants else OTHER
+        label = self._label_of(name)
         self._tenant_requests.labels(label, end.outcome).inc()
         self._tenant_tokens.labels(label).inc(tokens)
+
+    def expect_tenant(self, name: str) -> None:
+        """As `expect`."""
+        label = self._label_of(name)
+        if label not in self._expected_tenants:
+            self._expected_tenants.add(label)
+            for outcome in Outcome:
+                self._tenant_requests.labels(label, outcome)
+            self._tenant_tokens.labels(label)
+
+    def _label_of(self, tenant: str) -> str:
+        if len(self._tenants) < MOST_TENANTS:
+            self._tenants.add(tenant)
+        return tenant if tenant in self._tenants else OTHER
 
 
 class EndSeries(NamedTuple):

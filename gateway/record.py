@@ -10,8 +10,9 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from dllm_stack import tracing
-from dllm_stack.messages import End
+from dllm_stack.messages import End, Tier
 from dllm_stack.outcomes import Outcome
+from dllm_stack.tenants import Tenant
 from gateway import charge, spans
 from gateway.answer import Answer
 from gateway.fields.terms import Terms
@@ -53,6 +54,11 @@ class Record:
             self.span.set(spans.arrived(scope, self.id, endpoint))
         gateway.metrics.open_requests.labels(endpoint).inc()
 
+    def is_of(self, tenant: Tenant) -> None:
+        self.tenant = tenant.name
+        if self._gateway.access.ring is not None:
+            self._gateway.metrics.expect_tenant(tenant.name)
+
     @property
     def headers(self) -> dict[str, str]:
         """Of the answer: by which its trace can be found."""
@@ -68,6 +74,10 @@ class Record:
     def asks(self, work: Call | Inquiry) -> None:
         mode = work.mode if isinstance(work, Call) else ""
         self.kind = Kind(self._gateway.catalogue.label(work.pool), mode)
+
+    def is_permitted(self, tier: Tier) -> None:
+        self.kind = self.kind._replace(tier=tier.value)
+        self._gateway.metrics.expect(self.endpoint, self.kind)
 
     def begins(self, call: Call, terms: Terms) -> None:
         if self.span.is_recorded:

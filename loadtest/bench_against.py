@@ -3,7 +3,8 @@
 The same conversations go to the same gateway, behind which is a simulator whose pace is steady, from each
 client in turns, the order of one round moved on by one in the next. Prints each figure's median over the
 rounds, and how far ours is from theirs. Exit status 1 says that throughput, TTFT or the time between tokens
-is more than 3 % from `sglang.bench_serving`'s.
+is more than 3 % from `sglang.bench_serving`'s. A run of ours is put through bench_serving's own code, too:
+are the figures of the same times the same?
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ from loadtest.simulator.__main__ import CHECKPOINT
 from worker.cpu import engine_environment
 
 AIPERF = Path(__file__).resolve().parent.parent / ".venv/clients/aiperf/bin/aiperf"
-PACE = ["--slots", "16", "--block-ms", "50"]
+PACE = ["--slots", "16", "--block-ms", "100"]
 PROMPT_TOKENS, OUTPUT_TOKENS = (50, 200), 150
 LIMIT = 0.03
+# What imports SGLang needs on a CPU what the engine needs; and no hub.
+SGLANG = engine_environment() | {"HF_HUB_OFFLINE": "1"}
 OURS = "dllm-stack bench"
 RATE, TTFT, MEAN_TTFT, TPOT, ITL, GAP, E2E = (
     "output tok/s",
@@ -115,8 +118,7 @@ def bench_serving(endpoint: str) -> Tool:
             E2E: found["mean_e2e_latency_ms"],
         }
 
-    # It imports SGLang, which needs on a CPU what the engine needs; and no hub.
-    return Tool("bench_serving", endpoint, command, read, engine_environment() | {"HF_HUB_OFFLINE": "1"})
+    return Tool("bench_serving", endpoint, command, read, SGLANG)
 
 
 def aiperf() -> Tool:
@@ -171,23 +173,32 @@ def write_prompts(folder: Path, count: int) -> tuple[Path, Path]:
     return conversations, lines
 
 
-async def figures(tool: Tool, load: Load) -> Figures:
+async def output_of(command: list[str], env: dict[str, str]) -> str:
     """
     Raises:
         RuntimeError: it failed; the message is what it printed.
     """
-    with tempfile.TemporaryDirectory(prefix="against-") as name:
-        folder = Path(name)
-        process = await asyncio.create_subprocess_exec(
-            *tool.command(load, folder),
-            env=os.environ | tool.env,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        if process.returncode:
-            raise RuntimeError(f"{tool.name}, {tool.endpoint}:\n{output.decode()}")
-        return tool.read(folder)
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=os.environ | env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}:\n{output.decode()}")
+    return output.decode()
+
+
+async def figures(tool: Tool, load: Load, folder: Path) -> Figures:
+    await output_of(tool.command(load, folder), tool.env)
+    return tool.read(folder)
+
+
+async def definitions(folder: Path) -> str:
+    """What bench_serving's own code says of a run of ours."""
+    command = [sys.executable, "-m", "loadtest.bench_definitions", str(folder / "run.json")]
+    return (await output_of(command, SGLANG)).splitlines()[-1]
 
 
 def compared(found: dict[tuple[str, str], list[Figures]]) -> bool:
@@ -230,17 +241,20 @@ async def run(rounds: int, requests: int, concurrency: int) -> bool:
             print(f"{rounds} rounds of {requests} requests, {concurrency} at a time, {OUTPUT_TOKENS} tokens")
             for number in range(rounds):
                 for tool in tools[number % len(tools) :] + tools[: number % len(tools)]:
-                    seen = await figures(tool, asked)
+                    folder = Path(name) / f"{number}-{tool.name}-{tool.endpoint}"
+                    folder.mkdir()
+                    seen = await figures(tool, asked, folder)
                     found[tool.name, tool.endpoint].append(seen)
                     told = ", ".join(f"{each} {seen[each]:.1f}" for each in (RATE, TTFT))
                     print(f"round {number + 1}: {tool.name:<16} {tool.endpoint:<8} {told}", flush=True)
+        print(await definitions(Path(name) / f"0-{OURS}-generate"))
     return compared(found)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=160)
+    parser.add_argument("--requests", type=int, default=120)
     parser.add_argument("--concurrency", type=int, default=8)
     arguments: dict[str, Any] = vars(parser.parse_args())
     raise SystemExit(0 if asyncio.run(run(**arguments)) else 1)

@@ -15,6 +15,8 @@ TIME_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 1
 
 ATTACHED = "attached"  # the profile of an engine that somebody else has started
 
+_RUNS = ("completed", "rejected", "failed", "cancelled", "requeued", "fenced")
+
 
 class WorkerMetrics:
     def __init__(self, registry: CollectorRegistry, pool: str, profile: str = ATTACHED) -> None:
@@ -98,6 +100,8 @@ class WorkerMetrics:
             (*labels, "outcome"),
             registry=registry,
         )
+        for outcome in _RUNS:  # so that Prometheus sees each increase from 0
+            self._runs.labels(*values, outcome)
         self.redis = RedisMetrics(registry)
 
     def committed(self, tokens: int, work: Work) -> None:

@@ -29,8 +29,8 @@ _STYLE: Any = {  # its keys are typed as the literals that matplotlib knows
     "axes.titlesize": 11,
     "font.size": 9,
     "legend.frameon": False,
-    # The same run makes the same file.
-    "svg.hashsalt": "dllm-stack",
+    "text.parse_math": False,  # a model may have a dollar in its name
+    "svg.hashsalt": "dllm-stack",  # the same run makes the same file
     "svg.fonttype": "none",
 }
 _Panel = Callable[[Axes, Sequence[Record]], None]
@@ -142,4 +142,4 @@ def _shares(axis: Axes, named: dict[str, list[float]], color: str) -> None:
     for name, values in named.items():
         if values:
             axis.ecdf(values, label=name, color=color)
-            axis.legend(loc="lower right")
+            axis.legend(loc="upper left")

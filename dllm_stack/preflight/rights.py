@@ -21,7 +21,7 @@ def check(cluster: Cluster, needs: Needs, namespace: str, *, is_there: bool) -> 
             return Finding("permissions", "ok", f"all in {namespace}")
         lacking = [
             f"{verb} {resource}{'.' + group if group else ''}"
-            for verb, group, resource in _asked(needs)
+            for verb, group, resource in asked(needs)
             if not cluster.may(verb, group, resource, namespace)
         ]
         if not is_there and not cluster.may("create", "", "namespaces", None):
@@ -35,11 +35,11 @@ def check(cluster: Cluster, needs: Needs, namespace: str, *, is_there: bool) -> 
     return Finding("permissions", "ok", f"to install, upgrade and uninstall in {namespace}")
 
 
-def _asked(needs: Needs) -> list[tuple[str, str, str]]:
+def asked(needs: Needs) -> list[tuple[str, str, str]]:
     """Verb, group and resource; those of a Role too, as nobody may grant what he has not."""
-    asked = [(verb, "", "secrets") for verb in _OF_RELEASES]
+    rights = [(verb, "", "secrets") for verb in _OF_RELEASES]
     for kind in sorted(needs.kinds, key=lambda kind: (kind.group, kind.name)):
-        asked += [(verb, kind.group, kind.plural) for verb in _VERBS]
+        rights += [(verb, kind.group, kind.plural) for verb in _VERBS]
     for (group, resource), verbs in needs.grants.items():
-        asked += [(verb, group, resource) for verb in sorted(verbs)]
-    return list(dict.fromkeys(asked))
+        rights += [(verb, group, resource) for verb in sorted(verbs)]
+    return list(dict.fromkeys(rights))

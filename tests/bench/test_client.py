@@ -224,7 +224,7 @@ class Crowd:
         self.now = self.most = 0
         self.came: list[float] = []
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         self.came.append(time.perf_counter())
         self.now += 1
         self.most = max(self.most, self.now)
@@ -236,7 +236,7 @@ class Crowd:
 
 async def test_a_closed_loop_keeps_its_concurrency() -> None:
     crowd = Crowd()
-    found = await run(crowd, asks(20), concurrency=4)
+    found = await run(crowd.answer, asks(20), concurrency=4)
     assert (len(found.records), crowd.most) == (20, 4)
     assert [each.number for each in found.records] == list(range(20))
 
@@ -245,7 +245,7 @@ async def test_an_open_loop_sends_when_it_is_due_whatever_becomes_of_those_befor
     crowd = Crowd()
     due = [0.0, 0.01, 0.02, 0.2]
     requests = [Ask(n, Prompt("x", 1, 4), Tenant(), due_s) for n, due_s in enumerate(due)]
-    found = await run(crowd, requests)
+    found = await run(crowd.answer, requests)
     assert crowd.most == 3
     assert all(each.sent_s >= (each.due_s or 0) for each in found.records)
     assert crowd.came[3] - crowd.came[0] > 0.15

@@ -158,6 +158,10 @@ TOOLS = [
             {"tools": [{"type": "function", "function": {"name": "no name"}}]},
             Refused(INVALID, "tools[0].function.name"),
         ),
+        (
+            {"tools": [{**WEATHER, "function": {**WEATHER["function"], "strict": True}}]},
+            Refused(UNSUPPORTED, "tools[0].function.strict"),
+        ),
     ),
     *changes(
         CHAT,

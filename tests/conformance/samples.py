@@ -9,7 +9,7 @@ _FUNCTION = {
     "description": "The weather in a city",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
-WEATHER = {"type": "function", "function": _FUNCTION}
+WEATHER: dict[str, Any] = {"type": "function", "function": _FUNCTION}
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 SAMPLES: dict[str, Any] = {

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +81,19 @@ def test_values_exist() -> None:
         path for example in examples for path in _paths(example) if not _is_value(path.split("."), VALUES)
     ]
     assert not unknown
+
+
+@pytest.mark.parametrize("example", blocks("deploy.md", "yaml"))
+def test_examples_render(example: str, tmp_path: Path) -> None:
+    helm = shutil.which("helm", path=os.pathsep.join([f"{sys.prefix}/bin", os.environ["PATH"]]))
+    assert helm is not None
+    values = tmp_path / "values.yaml"
+    values.write_text(example)
+    argv = [helm, "template", "llm", str(ROOT / "deploy/helm/h200-8x"), "--values", str(values)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    names = {each["metadata"]["name"] for each in yaml.safe_load_all(done.stdout) if each}
+    assert {"llm-gateway", "llm-worker-mini"} <= names
 
 
 def _is_value(path: list[str], values: Any) -> bool:

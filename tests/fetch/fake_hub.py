@@ -32,6 +32,7 @@ class FakeHub:
     url: str = ""
     slow: bool = False  # waits for `go_on` in the middle of each large file
     cuts: int = 0  # connections that it will cut in the middle of a large file
+    busy: int = 0  # files that it will answer 503
     ranges: bool = True
     lies: bool = False
     gated: bool = False
@@ -84,6 +85,9 @@ class FakeHub:
         if self.ranges and (asked := re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))):
             begin = int(asked[1])
         self.asked[path].append(begin)
+        if self.busy:
+            self.busy -= 1
+            raise web.HTTPServiceUnavailable()
         response = web.StreamResponse(status=206 if begin else 200)
         response.content_length = len(content) - begin
         await response.prepare(request)

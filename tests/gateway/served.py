@@ -57,11 +57,11 @@ class Served:
         return client
 
     async def outcomes(self) -> dict[tuple[str, str, str, str], float]:
-        """(endpoint, model, outcome, code) -> requests, as /metrics says."""
+        """(endpoint, model, outcome, code) -> requests, as /metrics says, where there were any."""
         return {
             (labels["endpoint"], labels["model"], labels["outcome"], labels["code"]): value
             for name, labels, value in await self.samples()
-            if name == "dllm_requests_total"
+            if name == "dllm_requests_total" and value
         }
 
     async def samples(self) -> list[tuple[str, dict[str, str], float]]:

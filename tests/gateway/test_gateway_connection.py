@@ -242,8 +242,10 @@ async def test_half_sent_bodies_make_room_for_those_that_are_sent(
             slow.append(await _connect(served))
             slow[-1][1].write(part)
             await until(partial(_holds, room, min(number, fit) * 80_000))
-        for reader, writer in slow[:fit]:
-            assert await refusal(reader, writer) == (b"HTTP/1.1 429 Too Many Requests", "gateway_full")
+        for reader, _ in slow[:fit]:
+            answer = await asyncio.wait_for(reader.read(), 20)
+            assert answer.startswith(b"HTTP/1.1 429 ")
+            assert b'"code":"gateway_full"' in answer
         honest = {"text": "x" * (most - 100), "sampling_params": {"max_new_tokens": 1}}
         assert (await served.http.post("/generate", json=honest)).json()["text"] == "Hello"
         # That took the room of one or two more; the others may still send the rest.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from typing import Any, cast
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from dllm_stack.exposition import expose_text
 from dllm_stack.messages import Place, Took
-from gateway.metrics import PARTS
+from dllm_stack.outcomes import ErrorCode, Outcome, Problem
+from gateway.metrics import PARTS, Metrics
+from tests.docs.pages import rows_of
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import Served, until
 
@@ -152,3 +156,45 @@ async def test_a_sampled_trace_is_named_where_the_scraper_can_read_it(
         "dllm_inter_chunk_seconds_bucket",
     }
     assert trace_id not in (await served.http.get("/metrics")).text
+
+
+async def test_what_ends_a_request_was_shown_as_0_before(served: Served, worker: FakeWorker) -> None:
+    """Of a series that begins with 1 Prometheus sees no increase."""
+
+    async def ends(**labels: str) -> dict[tuple[str, str], float]:
+        return {
+            (of["outcome"], of["code"]): value
+            for name, of, value in await served.samples()
+            if name == "dllm_requests_total" and labels.items() <= of.items()
+        }
+
+    unknown = await ends(endpoint="chat", model="other")
+    assert unknown["rejected", "queue_unavailable"] == 0
+    await until(served.gateway.catalogue.all)
+    for tier in ("default", "flex"):
+        asked = served.http.post("/v1/chat/completions", json=CHAT | {"service_tier": tier})
+        request = asyncio.create_task(asked)
+        run = await worker.claimed()
+        before = await ends(endpoint="chat", **KIND | {"tier": tier})
+        await run.fail(Problem(ErrorCode.WORKER_LOST, "It is gone."))
+        assert (await request).status_code == 502
+        assert not any(before.values())
+        after = await ends(endpoint="chat", **KIND | {"tier": tier})
+        assert after == before | {("failed", "worker_lost"): 1}
+
+
+def test_nor_does_a_tenant_or_a_refusal_begin_with_1() -> None:
+    metrics = Metrics()
+    metrics.expect_tenant("acme")
+    shown = text_string_to_metric_families(expose_text(metrics.registry).decode())
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in shown
+        for sample in family.samples
+    }
+    for outcome in Outcome:
+        assert samples["dllm_tenant_requests_total", *sorted(("acme", outcome))] == 0
+    assert samples["dllm_tenant_tokens_total", "acme"] == 0
+    (row,) = [row for row in rows_of("metrics.md", "label", "values") if row[0] == "`reason`"]
+    refusals = {key[1] for key in samples if key[0] == "dllm_access_refused_total"}
+    assert refusals - {"off"} == set(re.findall(r"`(\w+)`", row[1]))

@@ -127,11 +127,8 @@ async def test_a_client_may_go_on_with_a_connection_on_which_its_stream_has_ende
     connections: Connections, settings: Settings, worker: FakeWorker
 ) -> None:
     body = json.dumps({**CHAT, "stream": True}).encode()
-    request = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (
-        PATH.encode(),
-        len(body),
-        body,
-    )
+    head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    request = head.encode() + body
     async with running(settings.redis) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http.base_url.port)
         writer.write(request)

@@ -12,15 +12,27 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.charts.helm import Manifest, run
 from deploy.charts.matrix import EVERYTHING, Case
 from deploy.charts.places import BASE, HELM, ROOT, charts
 from dllm_stack.keys import KeyStore
+from dllm_stack.local.service import free_port
+from dllm_stack.messages import Job, TextPrompt
+from dllm_stack.queue import PoolQueue, Registry
 from dllm_stack.redis import Connections
-from dllm_stack.settings import CONFIGS, AccessSettings, QueueSettings, RedisSettings, Settings
+from dllm_stack.settings import (
+    CONFIGS,
+    AccessSettings,
+    QueueSettings,
+    RedisSettings,
+    RouterSettings,
+    Settings,
+)
 from gateway.app import create_app
 from monitoring.rules import rule_files
 from tests.docs.pages import rows_of
@@ -30,6 +42,8 @@ from tests.helm.conftest import Render, RenderError, one
 from tests.helm.reachability import Peer, Target, reaches, target
 from tests.keys.kit import pass_time
 from tests.monitoring.test_rules import run as promtool
+from tests.router.test_router import running as routing
+from tests.waiting import eventually
 
 SCRIPT = BASE / "files" / "test" / "stream_chat.py"
 PAUSE_S = 10  # what a proxy may have to wait for beyond the gateway's own limit
@@ -256,6 +270,43 @@ def test_workers_wanted_follow_the_load(triggers: list[dict[str, Any]], tmp_path
     file = tmp_path / "scaling.yml"
     file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": tests}))
     promtool("promtool", "test", "rules", file)
+
+
+def test_keda_asks_for_metrics_that_there_are(triggers: list[dict[str, Any]]) -> None:
+    exposed = {row[0].strip("`") for row in rows_of("metrics.md", "metric", "type")}
+    asked = {name for trigger in triggers for name in re.findall(r"dllm_\w+", trigger["query"])}
+    assert len(asked) == 4
+    assert asked <= exposed
+
+
+async def test_routers_tell_of_a_job_that_waits_for_the_first_worker(
+    triggers: list[dict[str, Any]], connections: Connections, redis_settings: RedisSettings
+) -> None:
+    """All that KEDA asks for is there while a pool has no worker, and says that one is wanted."""
+    queue_settings = QueueSettings(heartbeat_s=0.1, cold_start_s=600)
+    settings = Settings(redis=redis_settings, queue=queue_settings, router=RouterSettings(port=free_port()))
+    await Registry(connections).publish("tiny", None)
+    await PoolQueue(connections, "tiny", queue_settings).admit(
+        Job(id="0" * 32, pool="tiny", gateway="g", prompt=TextPrompt("hi"))
+    )
+    asked = {name for trigger in triggers for name in re.findall(r"dllm_\w+", trigger["query"])}
+    told: dict[str, float] = {}
+    async with routing(settings) as url, aiohttp.ClientSession() as http:
+
+        async def all_told() -> bool:
+            try:
+                async with http.get(f"{url}/metrics") as answer:
+                    text = await answer.text()
+            except aiohttp.ClientConnectorError:  # it does not listen yet
+                return False
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    if sample.name in asked and sample.labels["pool"] == "tiny":
+                        told[sample.name] = max(told.get(sample.name, 0), sample.value)
+            return set(told) == asked and told["dllm_queue_jobs"] == 1
+
+        await eventually(all_told)
+    assert (told["dllm_pool_slots"], told["dllm_pool_jobs_running"]) == (0, 0)
 
 
 def test_a_pool_that_nobody_tells_of_is_not_scaled_to_none(triggers: list[dict[str, Any]]) -> None:

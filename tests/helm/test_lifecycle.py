@@ -77,7 +77,7 @@ def test_an_upgrade_that_does_not_come_up_is_taken_back_and_an_uninstall_leaves_
     images = _images(stack)
     undo = "--rollback-on-failure" if stack.helm == "helm" else "--atomic"
     with pytest.raises(ToolError, match="rolled back"):
-        stack.upgrade("--set", "dllm-stack.image.tag=not-there", undo, "--wait", "--timeout", "1s")
+        stack.upgrade("--set", "dllm-stack.image.tag=not-there", undo, "--wait", "--timeout", "3s")
     assert [state for _, state in stack.history()] == ["superseded", "failed", "deployed"]
     assert _images(stack) == images
     stack.run("uninstall", NAME)

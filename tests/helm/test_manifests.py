@@ -15,6 +15,7 @@ from deploy.charts import matrix, references, validation
 from deploy.charts.helm import HELMS, Manifest, run
 from deploy.charts.matrix import Case
 from deploy.charts.places import BASE, HELM, charts
+from tests.helm.conftest import Render, RenderError
 
 PART = [
     case
@@ -61,6 +62,11 @@ def test_the_charts_are_for_the_versions_that_are_checked() -> None:
 def test_what_no_kubernetes_takes_is_seen(manifest: dict[str, Any], error: str) -> None:
     (found, *_) = validation.errors({"metadata": {"name": "x"}} | manifest, "1.37")
     assert error in found
+
+
+def test_an_older_kubernetes_is_refused(render: Render) -> None:
+    with pytest.raises(RenderError, match=r"requires kubeVersion: >=1\.29\.0-0"):
+        render("cpu-dev", kubernetes="1.28.9")
 
 
 def test_both_helms_render_the_same(rendered: dict[str, list[Manifest]]) -> None:

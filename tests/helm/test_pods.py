@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,11 +13,13 @@ import psutil
 import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionUserMessageParam
 
 from tests.helm.conftest import Manifest, Render
 from tests.helm.fake_kubelet.cluster import FakeCluster
 from tests.helm.fake_kubelet.node import PRIVILEGED, missing
-from tests.helm.fake_kubelet.pod import Pod
+from tests.helm.fake_kubelet.pod import Pod, status_of
+from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
@@ -26,7 +29,7 @@ pytestmark = [
 
 START_S = 240  # as in loadtest.local_stack
 RELEASE = "dllm"  # its Services' names are prefixes of settings, should any pod be told of them
-QUESTION = {"role": "user", "content": "Count from 1 to 60."}
+QUESTION: ChatCompletionUserMessageParam = {"role": "user", "content": "Count from 1 to 60."}
 TOKENS = 160
 _LISTEN = "0A"
 
@@ -70,11 +73,7 @@ async def test_every_container_is_ready_by_its_probes_as_who_it_is_to_be(
         record(f"{component}: ready after {pod.at('ready') - pod.created_at:.1f} s")
         assert pod.ready
         assert pod.restarts == 0, cluster.describe(pod)
-        status = dict(
-            line.split(":\t", 1)
-            for line in Path(f"/proc/{pod.container().pid}/status").read_text().splitlines()
-            if ":\t" in line
-        )
+        status = status_of(pod.container().pid)
         user = 10001 if PRIVILEGED else os.geteuid()
         assert set(status["Uid"].split()) == {str(user)}
         assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
@@ -138,6 +137,26 @@ async def test_the_pod_of_helm_test_succeeds(cluster: FakeCluster, manifests: li
     assert pod.phase == "Succeeded", cluster.describe(pod)
 
 
+@pytest.mark.skipif("DLLM_TEST_PODS" not in os.environ, reason="takes a minute: make show-pods")
+@pytest.mark.parametrize("component", ["gateway", "router"])
+async def test_a_process_that_is_wedged_is_killed_and_started_again(
+    cluster: FakeCluster, client: AsyncOpenAI, component: str, record: Callable[[str], None]
+) -> None:
+    pod = pod_of(cluster, component)
+    began = time.monotonic()
+    pod.container().signal(signal.SIGSTOP)
+
+    async def is_back() -> bool:
+        return pod.restarts == 1 and pod.ready
+
+    await eventually(is_back, within_s=150)
+    record(f"{component} wedged: {cluster.describe(pod).partition('{')[0].strip()}")
+    record(f"{component}: back {time.monotonic() - began:.0f} s after it was stopped")
+    assert pod.statuses == [137]
+    # As a client does by default: its connection to the gateway has broken.
+    assert len(await chat(client.with_options(max_retries=4))) > 2
+
+
 async def test_sigterm_lets_an_open_stream_end_and_nothing_is_left(
     cluster: FakeCluster, client: AsyncOpenAI, manifests: list[Manifest], record: Callable[[str], None]
 ) -> None:
@@ -155,11 +174,9 @@ async def test_sigterm_lets_an_open_stream_end_and_nothing_is_left(
     await cluster.gone(60)
     for pod in pods:
         took_s = pod.at("gone") - pod.at("deleted")
-        record(
-            f"{pod.name}: gone {took_s:.1f} s after its deletion, of {pod.grace_s:.0f} s; ended with {pod.statuses}"
-        )
-        assert pod.statuses == [0], cluster.describe(pod)
-        assert "SIGKILL" not in [event.what for event in pod.events]
+        of = f"{took_s:.1f} s of its {pod.grace_s:.0f} s"
+        record(f"{pod.name}: gone within {of}; ended with {pod.statuses}")
+        assert pod.statuses[-1] == 0, cluster.describe(pod)
         assert took_s < pod.grace_s
     record(f"the stream ended {answered_s:.1f} s after the deletion")
     redis = pod_of(cluster, "redis")

@@ -184,6 +184,32 @@ def test_redis_is_reached_by_its_password_or_by_ones_own_url(render: Render) -> 
         assert variables(pods(manifests)[name]["spec"]["containers"][0])["DLLM_REDIS__URL"] == key
 
 
+def test_the_trial_redis_keeps_what_it_has_taken(render: Render) -> None:
+    (redis,) = pods(render("h200-8x"))["x-redis"]["spec"]["containers"]
+    options = dict(zip(redis["args"][::2], redis["args"][1::2], strict=True))
+    assert options["--appendonly"] == "yes"
+    assert options["--maxmemory-policy"] == "noeviction"
+    mebibytes = int(options["--maxmemory"].removesuffix("mb"))
+    assert redis["resources"]["limits"]["memory"] == "1Gi"
+    assert mebibytes < 1024 * 2 / 3  # what is written while the log is rewritten needs memory, too
+
+
+def test_a_password_of_ones_own(render: Render) -> None:
+    manifests = render("h200-8x", "dllm-stack.redis.trial.passwordSecret.name=mine")
+    assert not [m for m in manifests if m["kind"] == "Secret"]
+    for name in ("x-redis", "x-gateway", "x-router", "x-worker-mini"):
+        (password,) = [
+            entry["valueFrom"]["secretKeyRef"]
+            for entry in pods(manifests)[name]["spec"]["containers"][0]["env"]
+            if entry["name"] == "REDIS_PASSWORD"
+        ]
+        assert password == {"name": "mine", "key": "password"}
+
+
+def test_no_pod_is_told_of_services_as_if_they_were_settings(render: Render) -> None:
+    assert not any(pod["spec"]["enableServiceLinks"] for pod in pods(render("h200-8x")).values())
+
+
 def test_a_new_password_starts_no_pod_anew(render: Render) -> None:
     first, second = render("h200-8x"), render("h200-8x", release="x", kubernetes="1.34.0")
     passwords = {one(manifests, "Secret", "x-redis")["data"]["password"] for manifests in (first, second)}
@@ -289,16 +315,26 @@ def test_weights_are_fetched_before_they_are_needed(render: Render) -> None:
     assert weights["worker"]["readOnly"] is True
 
 
-def test_a_job_is_replaced_when_it_would_fetch_something_else(render: Render) -> None:
-    claim = "dllm-stack.weights.volume.pvc.size=1Ti"
+def test_a_job_that_would_be_another_has_another_name(render: Render) -> None:
+    """As a Job's pod cannot be changed."""
 
-    def job(**pool: Any) -> str:
-        (found,) = [m for m in render("h200-8x", claim, values=mini(**pool)) if m["kind"] == "Job"]
-        name: str = found["metadata"]["name"]
-        return name
+    def job(pool: dict[str, Any] | None = None, **values: Any) -> tuple[str, Manifest]:
+        everything = {"weights": {"volume": {"pvc": {"size": "1Ti"}}}, "pools": {"mini": pool or {}}} | values
+        (found,) = [m for m in render("h200-8x", values={"dllm-stack": everything}) if m["kind"] == "Job"]
+        return found["metadata"]["name"], found["spec"]
 
-    assert job() != job(revision=COMMIT)
-    assert job() == job(nodes=2)
+    first = job()
+    assert job({"nodes": 2}) == first
+    assert job(config={"log_level": "debug"}) == first
+    others = [
+        job({"revision": COMMIT}),
+        job(podLabels={"team": "a"}),
+        job(image={"pullSecrets": ["pull"]}),
+        job(worker={"nodeSelector": {"disk": "fast"}}),
+        job(worker={"extraEnv": [{"name": "A", "value": "b"}]}),
+    ]
+    names = [first[0], *(name for name, _ in others)]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(

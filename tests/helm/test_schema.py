@@ -57,6 +57,7 @@ def test_every_value_that_there_is_not_is_named(render: Render, helm: str) -> No
         ("worker.maxUnavailable=half", "worker/maxUnavailable"),
         ("worker.resources.limits.memory=lots", "worker/resources/limits/memory"),
         ("config.gateway.drain_s=-1", "config/gateway/drain_s"),
+        ("keda.prometheusAddress=prometheus:9090", "keda/prometheusAddress"),
         ("monitoring.podMonitors.interval=15", "monitoring/podMonitors/interval"),
     ],
 )

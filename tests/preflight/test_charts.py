@@ -7,7 +7,10 @@ import yaml
 
 from dllm_stack.preflight import defaults
 from dllm_stack.preflight.needs import Needs, Object, Workload, of_manifests
-from tests.helm.conftest import CHARTS, THIN, Render, render
+from dllm_stack.preflight.rights import asked
+from tests.helm.conftest import CHARTS, HELMS, THIN, Render, render
+from tests.helm.fake_kube_api.kinds import Kind
+from tests.helm.release import NAME, NAMESPACE, release
 from tests.preflight import clusters
 from tests.preflight.conftest import Command, Look, needs
 
@@ -65,6 +68,23 @@ def test_rendered_manifests_are_read_as_helm_prints_them(command: Command, rende
     assert status == 1
     lines = {line.split("  ")[1].strip() for line in out.splitlines() if line.startswith("missing")}
     assert lines == {"storage class for x-weights", "runtime class nvidia", "pull secret pull"}
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_the_permissions_that_are_asked_for_are_enough_for_helm(helm: str, render: Render) -> None:
+    rights = set(asked(of_manifests(render("cpu-dev"))))
+
+    def may(verb: str, kind: Kind, namespace: str | None) -> bool:
+        return namespace == NAMESPACE and (verb, kind.group, kind.plural) in rights
+
+    with release(helm, "cpu-dev") as made:
+        made.kubectl("create", "namespace", NAMESPACE)
+        made.cluster.allows = may
+        made.run("install", NAME, str(CHARTS / "cpu-dev"))
+        made.upgrade("--set", "dllm-stack.router.replicas=2")
+        made.run("rollback", NAME, "1")
+        made.run("uninstall", NAME)
+        assert made.attempt("kubectl", "get", "nodes").status  # and no more is allowed
 
 
 def _shape(wanted: Needs) -> set[object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -110,13 +109,14 @@ def test_a_cluster_that_hangs_is_left_alone_after_one_question(
         file = tmp_path / "hangs"
         file.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{silent.getsockname()[1]}")))
         monkeypatch.setenv("KUBECONFIG", str(file))
-        begun = time.monotonic()
         status, out = command(None, "h200-8x")
-        took = time.monotonic() - begun
+        silent.setblocking(False)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
     assert status == 1
     assert "timed out" in out
     assert "1 missing" in out
-    assert took < 20 * 0.2  # and not one wait for each of the checks
 
 
 def test_without_a_cluster_to_ask_it_says_what_it_tried(

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import aiohttp
 import openai
 import pytest
 from openai import AsyncOpenAI
@@ -58,6 +59,7 @@ async def test_each_says_what_it_honours(client: AsyncOpenAI, model: str, autore
         "regex",
         "repetition_penalty",
         "response_format",
+        "strict",
         "temperature",
         "top_k",
         "top_p",
@@ -163,6 +165,27 @@ async def test_log_probabilities(client: AsyncOpenAI, autoregressive: str) -> No
     assert all(
         top[token] == max(top.values()) for top, token in zip(told.top_logprobs, told.tokens, strict=True)
     )
+
+
+async def test_a_strict_tool_is_called_as_its_schema_says(
+    client: AsyncOpenAI, stack: LocalStack, http: aiohttp.ClientSession, autoregressive: str
+) -> None:
+    function = {"name": "greet", "strict": True, "parameters": SCHEMA}
+    tokens = {"model": autoregressive, "prompt": "<tool_call>"}
+    async with http.post(f"{stack.gateway_url}/tokenize", json=tokens) as response:
+        (tag,) = (await response.json())["tokens"]
+    answer = await ask(
+        client,
+        autoregressive,
+        tools=[{"type": "function", "function": function}],
+        logit_bias={str(tag): 100},  # whose weights are noise would never begin a call
+        max_tokens=300,
+    )
+    called = answer.choices[0].message.tool_calls[0].function
+    assert called.name == "greet"
+    arguments = json.loads(called.arguments)
+    assert arguments.keys() == {"name", "age"}
+    assert isinstance(arguments["age"], int)
 
 
 async def test_the_form_of_an_answer(client: AsyncOpenAI, autoregressive: str) -> None:

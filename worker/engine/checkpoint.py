@@ -34,8 +34,8 @@ def cache_folder() -> Path:
 
 
 def locate(model: Model, override: str | None = None) -> str:
-    """The checkpoint as SGLang takes it: an absolute folder, which may be what `dllm-stack fetch` has made of a
-    hub id, or a hub id.
+    """The checkpoint as SGLang takes it: an absolute folder, which may be what `dllm-stack fetch` has made of
+    a hub id, or a hub id.
 
     Args:
         override: takes the place of the model file's checkpoint.

@@ -117,8 +117,8 @@ class EngineProcess:
         return [each for each in psutil.process_iter() if _group(each) == self.pid and _runs(each)]
 
     def _bury(self) -> None:
-        """What the engine has left behind is this worker's child now, if that is process 1 of a container: nobody
-        else would ever wait for it, and a pod may have only so many processes, dead ones included."""
+        """What the engine has left behind is this worker's child now, if that is process 1 of a container: no
+        one else would ever wait for it, and a pod may have only so many processes, dead ones included."""
         if self._process.returncode is None:  # its end is for asyncio to hear
             return
         with suppress(ChildProcessError):

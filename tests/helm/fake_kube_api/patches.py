@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.helm.fake_kube_api import refusals
 from tests.helm.fake_kube_api.fields import (
-    Owner,
     dotted,
     fields_of,
     item_step,
@@ -169,6 +168,3 @@ def _strategic_list(live: list[Any], patch: list[Any], schema: Schema, order: li
         ranks = {name: wanted.index(name) if name in wanted else last for name in there}
         return [there[name] for name in sorted(there, key=lambda name: ranks[name])]
     return list(there.values())
-
-
-__all__ = ["Owner", "apply", "json_patch", "merge", "strategic"]

@@ -34,7 +34,7 @@ _VERBS = {
     "watch": "watch",
     "read": "get",
     "patch": "patch",
-}  # the fake API's words, and RBAC's
+}  # of the fake, of RBAC
 _CERTIFICATE = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=kubernetes"
 )
@@ -66,9 +66,8 @@ class FakeCluster:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        for name in ("binaries", "claims", "roots", "logs", "volumes", "token"):
+        for name in ("binaries", "claims", "roots", "logs", "volumes"):
             (self.folder / name).mkdir()
-            self.folder.chmod(0o755)
         self._hosts = self.folder / "hosts"
         self._hosts.write_text("127.0.0.1 localhost\n")
         self._root_files = images.root_files(self.folder / "binaries")
@@ -131,15 +130,14 @@ class FakeCluster:
     async def forward(self, service: str, port: int) -> str:
         """As `kubectl port-forward` does: an URL on this machine."""
         address = self.services[service].address
-        server = await serve(
-            socket.create_server(("127.0.0.1", 0)), lambda: connect(self.node, address, port), self._tasks
-        )
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = await serve(listener, lambda: connect(self.node, address, port), self._tasks)
         self._stack.callback(server.close)
         return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     def http(self, **options: Any) -> aiohttp.ClientSession:
         """A client in the cluster's network; it goes by addresses, not by names."""
-        connector = aiohttp.TCPConnector(socket_factory=lambda _: self.node.socket(), limit=0, **options)
+        connector = aiohttp.TCPConnector(socket_factory=lambda _: self.node.new_socket(), limit=0, **options)
         return aiohttp.ClientSession(connector=connector)
 
     async def admit(self, port: int, address: str = f"{SERVICES}.2") -> str:
@@ -239,11 +237,13 @@ class FakeCluster:
         root = self.folder / "roots" / name
         root.mkdir(exist_ok=True)
         hosts = {"path": "/etc/hosts", "source": str(self._hosts), "read_only": True}
+        mounts = [*self._root_files.mounts, *images.hidden(image), hosts, *volumes.mounts(container)]
         spec = {
             "root": str(root),
             "links": self._root_files.links,
             "files": self._root_files.files,
-            "mounts": [*self._root_files.mounts, *images.hidden(image), hosts, *volumes.mounts(container)],
+            # Outer paths first: the repository may lie under /tmp, where a volume is mounted.
+            "mounts": sorted(mounts, key=lambda mount: mount["path"].count("/")),
             "read_only_root": container.get("securityContext", {}).get("readOnlyRootFilesystem", False),
         }
         log = self.folder / "logs" / f"{name}.log"
@@ -259,7 +259,7 @@ class FakeCluster:
         name = manifest["metadata"]["name"]
         service = Service(manifest, self.node, f"{SERVICES}.{10 + len(self.services)}")
         self.services[name] = service
-        if manifest["spec"].get("clusterIP") != "None":
+        if not service.is_headless:
             await service.start()
 
     def _name_services(self, *pods: Pod) -> None:
@@ -267,10 +267,7 @@ class FakeCluster:
         lines = ["127.0.0.1 localhost", f"{API_ADDRESS} kubernetes kubernetes.default.svc"]
         for service in self.services.values():
             headless = [pod.address for pod in (*self.pods.values(), *pods) if service.selects(pod)][-1:]
-            is_headless = (
-                self._store.get(("Service", service.name), {}).get("spec", {}).get("clusterIP") == "None"
-            )
-            for address in headless if is_headless else [service.address]:
+            for address in headless if service.is_headless else [service.address]:
                 name = f"{service.name}.{NAMESPACE}"
                 lines.append(f"{address} {service.name} {name} {name}.svc {name}.svc.cluster.local")
         self._hosts.write_text("\n".join(lines) + "\n")
@@ -278,13 +275,9 @@ class FakeCluster:
     # The API of the pods
 
     async def _start_api(self) -> None:
-        key, certificate = self.folder / "key", self.folder / "token" / "ca.crt"
-        names = ["-addext", f"subjectAltName=IP:{API_ADDRESS}", "-keyout", str(key), "-out", str(certificate)]
-        subprocess.run([*_CERTIFICATE.split(), *names], check=True, capture_output=True)
-        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        tls.load_cert_chain(certificate, key)
+        tls, certificate = _certificate(self.folder)
         self._token = {
-            "ca.crt": certificate.read_bytes(),
+            "ca.crt": certificate,
             "token": TOKEN.encode(),
             "namespace": NAMESPACE.encode(),
         }
@@ -312,6 +305,16 @@ class FakeCluster:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _certificate(folder: Path) -> tuple[ssl.SSLContext, bytes]:
+    """Of the API's own authority: for its server, and for pods."""
+    key, certificate = folder / "key", folder / "ca.crt"
+    names = ["-addext", f"subjectAltName=IP:{API_ADDRESS}", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*_CERTIFICATE.split(), *names], check=True, capture_output=True)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    return tls, certificate.read_bytes()
 
 
 def _is_hook(manifest: Object) -> bool:

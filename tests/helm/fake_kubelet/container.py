@@ -91,7 +91,7 @@ class Container:
         told = await asyncio.get_running_loop().sock_recv(child.orders, 64)
         child.orders.close()
         if not told:
-            raise ManifestError(f"the container could not be made: {log.read_text()}")
+            raise ManifestError(f"the container could not be made; why is in {log}")
         return cls(child, int(told), node, command, log)
 
     @property

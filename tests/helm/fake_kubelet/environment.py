@@ -56,7 +56,7 @@ def field_of(pod: Object, path: str) -> str:
 
 def service_links(store: Store, addresses: Mapping[str, str]) -> dict[str, str]:
     """What a pod is told of every Service of its namespace, unless enableServiceLinks is false."""
-    told = {}
+    told: dict[str, str] = {}
     for service in store.of_kind("Service"):
         name = service["metadata"]["name"]
         if name not in addresses or service["spec"].get("clusterIP") == "None":

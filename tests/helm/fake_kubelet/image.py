@@ -1,4 +1,4 @@
-"""What stands for a container image: the Dockerfile's words, and this machine's files in place of its layers."""
+"""What stands for a container image: its Dockerfile's words, and this machine's files for its layers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def hidden(image: Image) -> list[dict[str, Any]]:
 
 
 def _write_client(place: Path) -> None:
-    """Redis' own client: this machine's, or the one that comes with the server of requirements/redis_server.sh."""
+    """Redis' own client: this machine's, or what requirements/redis_server.sh has brought."""
     client, libraries = shutil.which("redis-cli"), ""
     unpacked = Path(sys.prefix) / "redis-server"
     if client is None:
@@ -118,6 +118,10 @@ def _write_client(place: Path) -> None:
 
 
 def environment(image: Image) -> dict[str, str]:
-    path = f"{Path(sys.prefix) / 'bin'}:/opt/image/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     # The Dockerfile's PATH names places that exist in the image alone.
-    return {"HOME": "/", "PYTHONPATH": str(ROOT), **image.env, "PATH": path}
+    path = [
+        str(Path(sys.prefix) / "bin"),
+        "/opt/image/bin",
+        *(f"/usr{local}/bin" for local in ("/local", "")),
+    ]
+    return {"HOME": "/", "PYTHONPATH": str(ROOT), **image.env, "PATH": ":".join([*path, "/bin"])}

@@ -1,4 +1,5 @@
-"""What runs inside a fake pod: `inside.py node|pod|run|exec`. Only the standard library, so that it starts at once.
+"""What runs inside a fake pod: `inside.py node|pod|run|exec`. It needs only the standard library, and
+starts at once.
 
 Its specification, or its orders, come as JSON on the file descriptor that the last argument names.
 """
@@ -114,10 +115,13 @@ def run(orders: socket.socket) -> None:
     namespaces = {"net": NEW_NET, "uts": NEW_UTS, "ipc": NEW_IPC}
     _enter(spec["pod"], ({"user": NEW_USER} if spec["unprivileged"] else {}) | namespaces)
     _call("unshare", NEW_MOUNTS | NEW_PIDS)
+    until_exec, held = os.pipe()  # the other end is closed when the command begins
     child = os.fork()
     if child == 0:
         _build_root(spec)
         _become(spec)
+    os.close(held)
+    os.read(until_exec, 1)
     orders.send(f"{child}\n".encode())
     orders.close()
     for name in (signal.SIGTERM, signal.SIGINT):

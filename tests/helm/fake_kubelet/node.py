@@ -30,8 +30,12 @@ def missing() -> str | None:
         return "pods need Linux and iproute2"
     probe = ["unshare", "--net", "--mount", "--pid", "--fork"]
     probe += [] if PRIVILEGED else ["--user", "--map-root-user"]
-    cable = "ip link add pod0 type veth peer name eth0 && ip link add pods type bridge && mount -t proc proc /proc"
-    tried = subprocess.run([*probe, "sh", "-c", cable], capture_output=True, text=True)
+    what = [
+        "ip link add pod0 type veth peer name eth0",
+        "ip link add pods type bridge",
+        "mount -t proc proc /proc",
+    ]
+    tried = subprocess.run([*probe, "sh", "-c", " && ".join(what)], capture_output=True, text=True)
     return (
         None if tried.returncode == 0 else f"this machine does not let pods be made: {tried.stderr.strip()}"
     )
@@ -98,7 +102,7 @@ class Node:
     def pid(self) -> int:
         return self._child.process.pid
 
-    def socket(self) -> socket.socket:
+    def new_socket(self) -> socket.socket:
         """A TCP socket that is in the node's network wherever it is used."""
         self._child.orders.send(b'{"socket": 1}')
         _, handles, _, _ = socket.recv_fds(self._child.orders, 1 << 10, 1)
@@ -108,7 +112,7 @@ class Node:
 
     def listen(self, address: str, port: int) -> socket.socket:
         """At an address that is the node's from now on."""
-        listener = self.socket()
+        listener = self.new_socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
         listener.listen(512)
@@ -116,7 +120,7 @@ class Node:
 
     async def connect(self, address: str, port: int) -> socket.socket:
         """Raises OSError."""
-        connection = self.socket()
+        connection = self.new_socket()
         try:
             await asyncio.get_running_loop().sock_connect(connection, (address, port))
         except BaseException:

@@ -50,6 +50,12 @@ class _Kept:
     ready: bool = False
 
 
+def status_of(process: int) -> dict[str, str]:
+    """What the kernel tells of a process in /proc/PID/status."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
 class Pod:
     """
     Args:
@@ -154,7 +160,7 @@ class Pod:
         self._holder = await self._node.pod(self.name, self.address)
         again = self._spec.get("restartPolicy", "Always")
         for kept in self._init:
-            while (status := await self._run_once(kept)) != 0:
+            while await self._run_once(kept):
                 if again == "Never":
                     return self._become("Failed")
                 await asyncio.sleep(self._pause_s(kept))
@@ -212,7 +218,8 @@ class Pod:
             finally:
                 watch.cancel()
             if not startup.passing:
-                return await self._replace(kept, container, manifest, f"startup failed: {startup.said}")
+                await self._replace(kept, container, manifest, f"startup failed: {startup.said}")
+                return
         kept.started = True
         self._note(kept.manifest["name"], "startup done")
         async with asyncio.TaskGroup() as group:

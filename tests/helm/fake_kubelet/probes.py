@@ -54,9 +54,10 @@ class Handler:
         return int(self._ports[port])
 
     async def _get(self, action: Object) -> str | None:
-        url = f"http://{action.get('host', self._address)}:{self._port(action['port'])}{action.get('path', '/')}"
+        host = f"{action.get('host', self._address)}:{self._port(action['port'])}"
+        url = f"http://{host}{action.get('path', '/')}"
         headers = {header["name"]: header["value"] for header in action.get("httpHeaders", [])}
-        connector = aiohttp.TCPConnector(socket_factory=lambda _: self._node.socket(), force_close=True)
+        connector = aiohttp.TCPConnector(socket_factory=lambda _: self._node.new_socket(), force_close=True)
         async with (
             aiohttp.ClientSession(connector=connector) as http,
             http.get(url, headers={"User-Agent": _USER_AGENT, **headers}, allow_redirects=False) as response,

@@ -7,6 +7,7 @@ import random
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from tests.helm.fake_kubelet.environment import Object
 from tests.helm.fake_kubelet.node import Node
@@ -31,6 +32,7 @@ class Service:
         self.selector: dict[str, str] = manifest["spec"].get("selector", {})
         self.connections: dict[str, int] = {}
         self.refused = 0
+        self.is_headless = manifest["spec"].get("clusterIP") == "None"
         self._ports = manifest["spec"]["ports"]
         self._publishes_unready: bool = manifest["spec"].get("publishNotReadyAddresses", False)
         self._node = node
@@ -43,7 +45,7 @@ class Service:
         self._node.own(self.address)
         for port in self._ports:
             listener = self._node.listen(self.address, port["port"])
-            self._servers.append(await serve(listener, lambda port=port: self._connect(port), self._tasks))
+            self._servers.append(await serve(listener, partial(self._connect, port), self._tasks))
 
     async def stop(self) -> None:
         for server in self._servers:
@@ -80,7 +82,7 @@ class Service:
 
 
 def target_port(pod: Pod, port: Object) -> int:
-    wanted = port.get("targetPort", port["port"])
+    wanted = port["targetPort"] if "targetPort" in port else port["port"]
     for container in pod.manifest["spec"]["containers"]:
         for own in container.get("ports", []):
             if own.get("name") == wanted:

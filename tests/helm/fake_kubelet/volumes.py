@@ -37,7 +37,7 @@ class Volumes:
             self._write(self._token, token, 0o644)
 
     def mounts(self, container: Object) -> list[Object]:
-        """What `inside.py` mounts for a container, outer paths first."""
+        """What `inside.py` mounts for a container."""
         made: list[Object] = [
             {"path": "/dev/shm", "tmpfs": "mode=1777,size=64m"},
             {"path": "/tmp", "tmpfs": ""},
@@ -67,7 +67,7 @@ class Volumes:
             made.append({"path": path, "source": str(source), "read_only": read_only})
         if self._automount:
             made.append({"path": TOKEN_FOLDER, "source": str(self._token), "read_only": True})
-        return sorted(made, key=lambda mount: mount["path"].count("/"))
+        return made
 
     def _lay_out(self, volume: Object) -> None:
         name, place = volume["name"], self._folder / volume["name"]

@@ -27,8 +27,8 @@ class Pods(Protocol):
 
 
 class Deployment:
-    """Rolls as a Deployment does: pods that leave are counted no more, new ones come within maxSurge, old ones go
-    within maxUnavailable."""
+    """Rolls as a Deployment does: pods that leave are counted no more, new ones come within maxSurge, old
+    ones go within maxUnavailable."""
 
     def __init__(self, manifest: Object, pods: Pods) -> None:
         self.name: str = manifest["metadata"]["name"]
@@ -139,14 +139,14 @@ class StatefulSet:
         self.pods = [pod for pod in self.pods if not pod.leaving]
         for pod in reversed(self.pods):
             if not self._is_new(pod):
-                return self._pods.delete(pod)
+                self._pods.delete(pod)
+                return
         if all(pod.ready for pod in self.pods) and len(self.pods) < self._replicas:
             name = f"{self.name}-{len(self.pods)}"
             labels = {"controller-revision-hash": self._hash, "statefulset.kubernetes.io/pod-name": name}
             self.pods.append(
                 self._pods.create(self._manifest, self._manifest["spec"]["template"], labels, name)
             )
-        return None
 
     @property
     def _hash(self) -> str:

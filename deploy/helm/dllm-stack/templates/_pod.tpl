@@ -28,11 +28,11 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* A pod's spec as far as all have it. Takes {root, values}. */}}
+{{/* A pod's spec as far as all have it. Takes {root, values}, and token where it may ask the cluster. */}}
 {{- define "dllm-stack.podSpec" -}}
 # What the pods of a namespace are told of its Services is not needed, and could be taken for settings.
 enableServiceLinks: false
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ default false .token }}
 securityContext:
   {{- include "dllm-stack.podSecurityContext" . | nindent 2 }}
   {{- with .values.supplementalGroups }}

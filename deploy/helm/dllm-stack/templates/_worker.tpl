@@ -81,6 +81,18 @@ tolerations:
     {{- include "dllm-stack.workerMounts" (merge (dict "writes" true) .) | nindent 4 }}
 {{- end }}
 
+{{/* The pod of a Job that fetches ahead of the workers. Takes {root, pool, values}. */}}
+{{- define "dllm-stack.fetchPod" -}}
+{{ include "dllm-stack.podSpec" . }}
+# Where the workers will be: a volume may be bound to the place of its first pod.
+{{ include "dllm-stack.workerPlacement" . | trim }}
+restartPolicy: OnFailure
+containers:
+  {{- include "dllm-stack.fetchContainer" . | nindent 2 }}
+volumes:
+  {{- include "dllm-stack.workerVolumes" . | nindent 2 }}
+{{- end }}
+
 {{- define "dllm-stack.workerMounts" -}}
 {{ include "dllm-stack.mounts" .root }}
 - name: home

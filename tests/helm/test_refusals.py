@@ -371,6 +371,18 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "vendor's, as the profile and tp say: remove it."
         ],
     ),
+    "a variable that is there already": (
+        "h200-8x",
+        {
+            "gateway": {"extraEnv": [{"name": "DLLM_GATEWAY__DRAIN_S", "value": "5"}]},
+            "worker": {"extraEnv": [{"name": "HF_HUB_OFFLINE", "value": "0"}]},
+        },
+        [
+            "gateway.extraEnv has DLLM_GATEWAY__DRAIN_S, which the chart sets, and Kubernetes refuses a "
+            "variable that is there twice: remove it, and use the value of the chart that it comes from.",
+            "worker (of pools.mini).extraEnv has HF_HUB_OFFLINE, which",
+        ],
+    ),
     "two node affinities": (
         "h200-8x",
         {"worker": {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}}},

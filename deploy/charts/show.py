@@ -14,7 +14,7 @@ from deploy.charts.places import PAGE, charts, thin_charts
 from deploy.charts.pod_security import pod_of, violations
 
 # Volumes that the standard does not have.
-_BEYOND = {"weights-on-nodes": "hostPath", "weights-image": "image"}
+_BEYOND = {"weights-on-nodes": "hostPath"}
 
 
 def _generated() -> Iterator[str]:

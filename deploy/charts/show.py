@@ -119,7 +119,7 @@ def main() -> int:
         ("packages render what the folders do", _packages),
         (f"validate --strict: {kubernetes}; {custom} by schemas of our own", _validates),
         ("what manifests name of one another is there", _refers),
-        ("Pod Security Standard `restricted`, but for weights by hostPath and OCI image", _is_restricted),
+        ("Pod Security Standard `restricted`, but for weights by hostPath", _is_restricted),
     ]
     bad = 0
     for name, check in checks:

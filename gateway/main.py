@@ -14,6 +14,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from dllm_stack import garbage
 from dllm_stack import log as logs
 from dllm_stack.keys import KeyFile, KeyFileError
 from dllm_stack.settings import Listener, Settings
@@ -59,6 +60,7 @@ def run(settings: Settings) -> None:
         if gateway.access.ring is not None:
             port = stack.enter_context(_listen("admin", settings.admin))
             admin = Admin(AdminServer(_config(create_admin(gateway), lifespan="off")), port)
+        garbage.keep()
         Server(_config(app, lifespan="on"), gateway, admin).run([listener])
 
 

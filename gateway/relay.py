@@ -15,7 +15,7 @@ from gateway.keep_alive import KeepAlive
 
 COMPLETED = End(outcome=Outcome.COMPLETED)
 _AT_ONCE_BYTES = 64 << 10  # a client that reads slowly is not to have more than this rendered for it
-_WHOLE_BYTES = 1 << 20  # a document that is smaller is sent as one, with its length
+_WHOLE_BYTES = 1 << 20  # a document that is smaller is sent as one, and says how long it is
 
 
 async def collect(jobs: Jobs, answers: list[Answer], rendering: Rendering, channel: Channel) -> End:
@@ -42,15 +42,15 @@ async def send(document: bytes, channel: Channel) -> None:
 
 
 async def _send_pieces(pieces: Iterator[bytes], channel: Channel) -> None:
-    """As one, unless it is large; then each when the client has taken the one before."""
-    document = bytearray()
+    """As one if there is only one, or they are small; else each when the client has taken the one before."""
+    document = bytearray(next(pieces))
     for piece in pieces:
-        document += piece
         if len(document) >= (_AT_ONCE_BYTES if channel.started else _WHOLE_BYTES):
             if not channel.started:
                 await channel.start(200, {"content-type": "application/json"})
             await channel.write(bytes(document), more=True)
             document.clear()
+        document += piece
     if channel.started:
         await channel.write(bytes(document), more=False)
     else:

@@ -220,7 +220,21 @@ def compared(found: dict[tuple[str, str], list[Figures]]) -> bool:
                 row += f"{theirs[figure]:>16.2f}{apart:>+8.1%}{'*' if held else ' '}"
             print(row)
     print(f"\n* has to be within {LIMIT:.0%}: " + ("it is." if within else "it is not."))
+    print(
+        f"The middle half of one client's own rounds is up to {_unrest(found):.1%} wide, in such a figure: "
+        "less than that is not seen here."
+    )
     return within
+
+
+def _unrest(found: dict[tuple[str, str], list[Figures]]) -> float:
+    """Of how many percent of the median the middle half of one client's rounds is wide."""
+    widest = 0.0
+    for rounds in found.values():
+        for name in rounds[0].keys() & set(HELD):
+            low, median, high = np.percentile([each[name] for each in rounds], (25, 50, 75))
+            widest = max(widest, float((high - low) / median))
+    return widest
 
 
 def _medians(rounds: list[Figures]) -> Figures:

@@ -16,8 +16,8 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from dllm_stack import garbage, tracing
 from dllm_stack import log as logs
-from dllm_stack import tracing
 from dllm_stack.messages import ModelCard
 from dllm_stack.probes import Probes
 from dllm_stack.queue import PoolQueue, Registry
@@ -162,7 +162,9 @@ async def _until_signalled(settings: Settings, plan: Plan, run_dir: Path) -> Non
 
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, on_signal)
-    await Worker(settings, plan, run_dir).run(stop, hurry)
+    worker = Worker(settings, plan, run_dir)
+    garbage.keep()
+    await worker.run(stop, hurry)
 
 
 async def _first(*work: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> None:

@@ -16,6 +16,7 @@ from dllm_stack.bench.url import server_url
 
 app = typer.Typer()
 
+_NEEDED = ("numpy", "psutil", "tokenizers")  # an image of a service may lack them
 _INTERRUPTED = 130  # exit status of shells for Ctrl-C
 _LOAD, _PROMPTS, _WHO, _OUTPUT = "Load", "Prompts", "Whose", "Output"
 
@@ -166,7 +167,7 @@ def bench(
 
     from rich.console import Console
 
-    _need_numpy()
+    _need_packages()
     from dllm_stack.bench import files, session, table
     from dllm_stack.bench.endpoints import ENDPOINTS
     from dllm_stack.bench.plan import Options
@@ -221,9 +222,10 @@ def bench(
         raise typer.Exit(1)
 
 
-def _need_numpy() -> None:
-    if find_spec("numpy") is None:
-        typer.echo("Error: this needs numpy: pip install 'dllm-stack[bench]'", err=True)
+def _need_packages() -> None:
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        typer.echo(f"Error: this needs {', '.join(missing)}: pip install 'dllm-stack[bench]'", err=True)
         raise typer.Exit(2)
 
 
@@ -247,7 +249,7 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="Of the samples drawn.")] = 1,
 ) -> None:
     """Two runs side by side, each figure's ratio with a confidence interval: what is more than chance."""
-    _need_numpy()
+    _need_packages()
     from dllm_stack.bench import compare
 
     try:

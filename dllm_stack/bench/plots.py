@@ -29,9 +29,8 @@ _STYLE: Any = {  # its keys are typed as the literals that matplotlib knows
     "axes.titlesize": 11,
     "font.size": 9,
     "legend.frameon": False,
-    # The same run makes the same file.
     "text.parse_math": False,  # a model may have a dollar in its name
-    "svg.hashsalt": "dllm-stack",
+    "svg.hashsalt": "dllm-stack",  # the same run makes the same file
     "svg.fonttype": "none",
 }
 _Panel = Callable[[Axes, Sequence[Record]], None]

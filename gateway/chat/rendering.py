@@ -13,7 +13,7 @@ from gateway.answer import Answer
 from gateway.chat.message import Deltas, call_ids, message
 from gateway.chat.protocol import ChatCompletion, ChatRequest, Choice, Chunk, ChunkChoice
 from gateway.http import sse
-from gateway.http.pieces import in_pieces
+from gateway.http.pieces import document_of
 from gateway.logprobs import ChatLogprobs, chat_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.tools.events import Event
@@ -48,7 +48,7 @@ class ChatRendering:
             service_tier=self._tier,
             dllm=self._told.of(answers),
         )
-        return in_pieces(completion, (choice for answer in answers for choice in self._choices(answer)))
+        return document_of(completion, (choice for answer in answers for choice in self._choices(answer)))
 
     def block(self, answer: Answer, block: Block) -> bytes:
         events = self._reading(answer).push(block.text)

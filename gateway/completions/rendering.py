@@ -13,7 +13,7 @@ from dllm_stack.outcomes import Problem
 from gateway.answer import Answer
 from gateway.completions.protocol import Choice, Completion, CompletionRequest
 from gateway.http import sse
-from gateway.http.pieces import in_pieces
+from gateway.http.pieces import document_of
 from gateway.logprobs import characters, completion_logprobs
 from gateway.statistics import Statistics, Told
 from gateway.usage import StreamUsage, Usage, usage_of
@@ -34,7 +34,7 @@ class CompletionRendering:
 
     def document(self, answers: list[Answer]) -> Iterator[bytes]:
         completion = self._completion([], usage_of(answers), self._told.of(answers))
-        return in_pieces(completion, (choice for answer in answers for choice in self._choices(answer)))
+        return document_of(completion, (choice for answer in answers for choice in self._choices(answer)))
 
     def block(self, answer: Answer, block: Block) -> bytes:
         ids = self._ids(block.token_ids)

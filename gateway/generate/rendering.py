@@ -12,6 +12,7 @@ from dllm_stack.outcomes import Problem
 from gateway.answer import Answer
 from gateway.generate.protocol import FinishReason, Generated, Logprob, MetaInfo
 from gateway.http import sse
+from gateway.http.pieces import array_of
 from gateway.logprobs import text_of
 from gateway.statistics import Told
 
@@ -34,12 +35,8 @@ class GenerateRendering:
         self._started = time.monotonic()
 
     def document(self, answers: list[Answer]) -> Iterator[bytes]:
-        if self._several:
-            yield b"["
-        for number, answer in enumerate(answers):
-            yield (b"," if number else b"") + sse.encode_json(self._generated(answer, indexed=False))
-        if self._several:
-            yield b"]"
+        generated = (self._generated(answer, indexed=False) for answer in answers)
+        return array_of(generated) if self._several else map(sse.encode_json, generated)
 
     def block(self, answer: Answer, block: Block) -> bytes:
         return sse.event(self._generated(answer, indexed=self._several))

@@ -11,15 +11,23 @@ from gateway.http.sse import encode_json
 _NONE = b'"choices":[]'
 
 
-def in_pieces(document: msgspec.Struct, choices: Iterable[msgspec.Struct]) -> Iterator[bytes]:
-    """
+def document_of(whole: msgspec.Struct, choices: Iterable[msgspec.Struct]) -> Iterator[bytes]:
+    """A piece for each choice, which is made when it is its turn.
+
     Args:
-        document: without any choices.
-        choices: each is made when it is its turn.
+        whole: the document, without any choices.
     """
     # No text can hold the same: its quotation marks would be escaped.
-    before, _, after = encode_json(document).partition(_NONE)
-    yield before + _NONE[:-1]
-    for number, choice in enumerate(choices):
-        yield (b"," if number else b"") + encode_json(choice)
-    yield _NONE[-1:] + after
+    before, _, after = encode_json(whole).partition(_NONE)
+    return array_of(choices, before + _NONE[:-2], after)
+
+
+def array_of(items: Iterable[msgspec.Struct], before: bytes = b"", after: bytes = b"") -> Iterator[bytes]:
+    """A piece for each item."""
+    piece = before + b"["
+    for number, item in enumerate(items):
+        if number:
+            yield piece
+            piece = b","
+        piece += encode_json(item)
+    yield piece + b"]" + after

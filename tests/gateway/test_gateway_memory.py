@@ -14,7 +14,7 @@ from dllm_stack.messages import Block, Likely, TokenLogprob
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
 from gateway.answer import Answer
-from gateway.http.pieces import in_pieces
+from gateway.http.pieces import document_of
 from tests.gateway.fake_worker import PROMPT_TOKENS, FakeWorker
 from tests.gateway.served import Served
 
@@ -95,8 +95,9 @@ def test_pieces_make_a_document(id: str, count: int) -> None:
             made.append(index)
             yield _Choice(index)
 
-    pieces = in_pieces(_Document(id, []), choices())
+    pieces = document_of(_Document(id, []), choices())
     next(pieces)
-    assert made == []
-    whole = b"".join(in_pieces(_Document(id, []), choices()))
+    assert made == list(range(min(count, 2)))
+    assert len(list(pieces)) == max(0, count - 1)
+    whole = b"".join(document_of(_Document(id, []), choices()))
     assert json.loads(whole) == {"id": id, "choices": [{"index": i} for i in range(count)], "usage": 3}

@@ -6,9 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.asyncio.connection import Connection
+from redis.exceptions import DataError
 
+from dllm_stack.messages import Tier
 from dllm_stack.queue import Registry
 from dllm_stack.redis import BLOCK_S, Connections, RedisError
+from dllm_stack.redis_clients import Packing
 from dllm_stack.settings import RedisSettings
 
 URLS = ["redis://{}", "redis+sentinel://{}/queue", "redis+cluster://{}"]
@@ -84,3 +90,22 @@ async def test_cancelling_a_caller_is_never_lost(connections: Connections) -> No
         done, _ = await asyncio.wait({caller}, timeout=5)
         assert done
         assert caller.cancelled()
+
+
+@given(st.lists(st.text() | st.binary() | st.integers() | st.floats(), max_size=9))
+def test_commands_are_packed_as_redis_py_would(args: list[Any]) -> None:
+    class Packed(Packing, Connection): ...
+
+    for name in ("EVALSHA", "CLIENT SETNAME", b"GET"):
+        assert b"".join(Packed().pack_command(name, *args)) == b"".join(
+            Connection().pack_command(name, *args)
+        )
+    assert Packed().pack_command("SET", Tier.FLEX) == [b"*2\r\n$3\r\nSET\r\n$4\r\nflex\r\n"]
+
+
+@pytest.mark.parametrize("args", [(True,), (None,), ([],)])
+def test_nor_is_anything_else_packed(args: Any) -> None:
+    class Packed(Packing, Connection): ...
+
+    with pytest.raises(DataError):
+        Packed().pack_command("SET", *args)

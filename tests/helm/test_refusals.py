@@ -270,6 +270,15 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "(`dllm-stack keys create TENANT --entry` prints an entry) and name it."
         ],
     ),
+    "a Redis that is killed when it is full": (
+        "h200-8x",
+        {"redis": {"trial": {"maxMemoryMiB": 900}}},
+        [
+            "redis.trial.maxMemoryMiB is 900, too near to the 1Gi of redis.trial.resources.limits.memory: "
+            "data take at most four fifths of it, as rewriting the log takes memory too. Raise the limit, or "
+            "lower the other."
+        ],
+    ),
     "keys in a Redis that forgets": (
         "h200-8x",
         {"keys": {"mode": "redis"}, "redis": {"trial": {"storage": {"size": ""}}}},

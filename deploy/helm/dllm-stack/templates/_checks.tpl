@@ -75,6 +75,13 @@ redis.external.url is none of redis://, rediss://, redis+sentinel:// and redis+c
 {{- if gt (int .Values.gateway.zones) 1 }}
 gateway.zones is {{ .Values.gateway.zones }}, but with redis.mode trial one zone's loss takes Redis with it: set redis.mode to external, with a Redis that survives a zone, or gateway.zones to 1.
 {{- end -}}
+{{- $limit := default dict $redis.trial.resources | dig "limits" "memory" "" | toString -}}
+{{- if regexMatch "^[0-9]+(Mi|Gi)$" $limit -}}
+{{- $limitMiB := regexFind "^[0-9]+" $limit | int | mul (ternary 1024 1 (hasSuffix "Gi" $limit)) -}}
+{{- if gt (mul $redis.trial.maxMemoryMiB 5) (mul $limitMiB 4) }}
+redis.trial.maxMemoryMiB is {{ int $redis.trial.maxMemoryMiB }}, too near to the {{ $limit }} of redis.trial.resources.limits.memory: data take at most four fifths of it, as rewriting the log takes memory too. Raise the limit, or lower the other.
+{{- end -}}
+{{- end -}}
 {{- if and (eq .Values.keys.mode "redis") (not $redis.trial.storage.size) }}
 keys.mode is redis, but redis.trial.storage.size is empty, so that a restart would forget all keys: give the volume a size.
 {{- end -}}

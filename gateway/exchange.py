@@ -105,7 +105,7 @@ class Exchange(Response):
                 self._service = Answering(work, agreed, gateway, record)
             if self._closed is not None:
                 return self._closed
-            with self._ends_early(self._service, receive, limit):
+            with self._ends_early(self._service, receive, channel, limit):
                 end = await self._service.run(channel)
         except RequestError as error:
             return self._closed or _ended(error.problem)
@@ -119,12 +119,15 @@ class Exchange(Response):
         return end
 
     @contextmanager
-    def _ends_early(self, service: Answering | Asking, receive: Receive, limit: TimeLimit) -> Iterator[None]:
+    def _ends_early(
+        self, service: Answering | Asking, receive: Receive, channel: Channel, limit: TimeLimit
+    ) -> Iterator[None]:
         """When the client leaves, or the time is up."""
 
         async def watch() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
+            channel.gone = True
             self.close(_GONE)
 
         def expire() -> None:

@@ -33,6 +33,7 @@ GENERATING = ("chat", "completions", "generate")
 ENDPOINTS = (*GENERATING, "tokenize", "detokenize")
 _UNADMITTED: tuple[tuple[Outcome, ErrorCode], ...] = (
     (Outcome.REJECTED, ErrorCode.SHUTTING_DOWN),
+    (Outcome.REJECTED, ErrorCode.GATEWAY_FULL),
     (Outcome.REJECTED, ErrorCode.QUEUE_UNAVAILABLE),
     (Outcome.EXPIRED, ErrorCode.DEADLINE_EXCEEDED),
     (Outcome.FAILED, ErrorCode.INTERNAL_ERROR),

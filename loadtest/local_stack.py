@@ -20,7 +20,7 @@ from dllm_stack.local.service import free_port, stop_with
 
 READY = "Ctrl-C stops everything"
 STOP_S = 90
-START_S = 240  # an engine starts in half a minute; two busy cores may need several times that
+START_S = 600  # engines start in half a minute; where many others run, it took four
 
 
 def _answers(url: str) -> bool:

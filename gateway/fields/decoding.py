@@ -21,7 +21,7 @@ from dllm_stack.messages import AUTOREGRESSIVE, DIFFUSION, Decoding, DecodingCar
 from dllm_stack.outcomes import ErrorCode, Problem, RequestError
 from gateway.catalogue import Found
 from gateway.fields.honoured import ENGINE_DOES_NOT, capabilities, not_loaded
-from gateway.fields.parameters import MAX_INT, Stops, TokenIdList
+from gateway.fields.parameters import MAX_INT, Stops, StopTokenIds
 from gateway.fields.validation import Honoured, invalid, unsupported
 
 _UNSAMPLED = "is not supported without a temperature above 0: the most probable tokens are taken"
@@ -50,7 +50,7 @@ class DecodingFields(Honoured):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=MAX_INT)] | None = None
     stop: Stops
-    stop_token_ids: TokenIdList | None = None
+    stop_token_ids: StopTokenIds | None = None
     ignore_eos: bool | None = None
 
 

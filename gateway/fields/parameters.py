@@ -21,8 +21,9 @@ MAX_INT = 2**31 - 1
 Choices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 Count = Annotated[int, Field(ge=1, le=MAX_INT)]
 TokenId = Annotated[int, Field(ge=0, le=MAX_INT)]
-# A list of a million wrong elements would cost seconds and an error each: the first is enough.
-TokenIdList = Annotated[list[TokenId], Field(fail_fast=True)]
+MAX_STOP_TOKENS = 1024  # each job of a request carries them all
+# Of many wrong elements each would cost an error: the first is enough.
+StopTokenIds = Annotated[list[TokenId], Field(max_length=MAX_STOP_TOKENS, fail_fast=True)]
 
 
 def _stops(value: Any) -> Any:

@@ -174,5 +174,5 @@ def refusal_of(detail: Mapping[str, Any], path: str = "") -> RequestError:
     if detail["type"] == "extra_forbidden":
         return _unknown(param)
     what = re.sub("^(Input|List|String) should", "must", detail["msg"])
-    what = what.replace("a valid dictionary", "an object")
+    what = re.sub(r"a valid dictionary( or instance of \w+)?", "an object", what)
     return invalid(param, what)

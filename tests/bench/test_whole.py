@@ -118,9 +118,8 @@ async def test_an_open_loop_of_two_tenants_and_its_files(fleet: Fleet, tmp_path:
     assert all(each.generated == each.asked_tokens for each in records)
     assert all(sum(chunk.tokens or 0 for chunk in each.chunks) == each.output_tokens for each in records)
     assert saved.figures.output_tokens == int(row(output, "Total generated tokens:"))
-    chunks = saved.figures.blocks.chunk_gap_ms
-    assert chunks is not None
-    assert chunks.median >= 0.9 * BLOCK_MS
+    # Blocks come no faster than the engine makes them.
+    assert all(each.latency_s >= len(each.chunks) * BLOCK_MS / 1000 for each in records)
     assert "\n".join(table.lines(saved)) == output.rstrip("\n")
 
     names = json.loads(stem.with_suffix(".json").read_text())["bench_serving"]

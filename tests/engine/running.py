@@ -21,8 +21,8 @@ from dllm_stack.local.service import free_port, stop_with
 from worker import cpu, tiny_checkpoint
 from worker.engine import catalog, checkpoint, command
 
-# A start takes 15 s on two idle cores, and several times that on busy ones.
-START_S = 300
+# A start takes 15 s on two idle cores, and many times that on busy ones.
+START_S = 600
 
 RUNNING = os.environ.get("DLLM_TEST_ENGINE_URL")
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from tests.engine.decoding.requests import prompt
 from worker.dllm.requests import EDITS, FORWARDS, STEPS
 
-pytestmark = pytest.mark.timeout(400)  # the engine's start included
+pytestmark = pytest.mark.timeout(700)  # the engine's start included
 
 PROMPT = prompt(8, 40)
 FIRST, SECOND = 24, 56  # where its answer's first two blocks end

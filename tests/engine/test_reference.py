@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from tests.engine.reference import Reference
 
-pytestmark = pytest.mark.timeout(400)  # the engine's start included
+pytestmark = pytest.mark.timeout(700)  # the engine's start included
 
 BLOCK = 32
 TEXT = """<role>SYSTEM</role>detailed thinking off<|role_end|><role>HUMAN</role>Write a brief introduction

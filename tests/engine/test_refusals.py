@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-pytestmark = pytest.mark.timeout(400)  # the engine's start included
+pytestmark = pytest.mark.timeout(700)  # the engine's start included
 
 PROMPT = list(range(10, 30))
 REFUSED_SAMPLING: list[tuple[str, Any]] = [

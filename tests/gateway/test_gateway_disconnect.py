@@ -13,6 +13,7 @@ import pytest
 from dllm_stack.redis import Connections
 from dllm_stack.settings import GatewaySettings, Settings
 from gateway import exchange
+from gateway.http.channel import Channel
 from tests.gateway.fake_worker import FakeWorker
 from tests.gateway.served import RestartableRedis, Served, alone, serving, until
 
@@ -51,6 +52,33 @@ async def test_of_a_running_job(
     assert list((await served.outcomes()).items()) == [
         ((path.split("/")[2] if path.startswith("/v1") else "generate", "tiny", "cancelled", ""), 1)
     ]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_of_a_long_answer_only_what_is_sent_is_made(
+    served: Served, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """What nobody takes is sent without any waiting, and meanwhile no one else is served."""
+    block, blocks = "x" * 5000, 100
+    written: list[int] = []
+    write = Channel.write
+
+    async def counted(channel: Channel, body: bytes, *, more: bool) -> None:
+        await write(channel, body, more=more)
+        written.append(len(body))
+
+    monkeypatch.setattr(Channel, "write", counted)
+    body = {"model": "tiny", "prompt": "Hi", "n": 128, "stream": stream}
+    client = await _send(served, "/v1/completions", body)
+    run = await worker.claimed()
+    for _ in range(blocks):
+        await run.commit(block)
+    await run.finish()
+    await until(lambda: written)
+    client.transport.abort()
+    await until(lambda: not served.gateway.ledger.open)
+    assert sum(written) < 128 * blocks * len(block) / 2
+    assert await served.outcomes() == {("completions", "tiny", "cancelled", ""): 1}
 
 
 async def test_of_a_waiting_job(

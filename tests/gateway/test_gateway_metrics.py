@@ -170,6 +170,7 @@ async def test_what_ends_a_request_was_shown_as_0_before(served: Served, worker:
 
     unknown = await ends(endpoint="chat", model="other")
     assert unknown["rejected", "queue_unavailable"] == 0
+    assert unknown["rejected", "gateway_full"] == 0
     await until(served.gateway.catalogue.all)
     for tier in ("default", "flex"):
         asked = served.http.post("/v1/chat/completions", json=CHAT | {"service_tier": tier})

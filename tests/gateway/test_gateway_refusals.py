@@ -87,6 +87,7 @@ _ANY_OPENAI: list[Case] = [
     ({"stop_token_ids": ["a"]}, "stop_token_ids[0]", INVALID),
     ({"stop_token_ids": ["a", "b"]}, "stop_token_ids[0]", INVALID),
     ({"stop_token_ids": [-1]}, "stop_token_ids[0]", INVALID),
+    ({"stop_token_ids": [1] * 1025}, "stop_token_ids", INVALID),
     ({"stop_token_ids": [1], "ignore_eos": True}, "stop_token_ids", INVALID),
     ({"ignore_eos": 1}, "ignore_eos", INVALID),
     ({"stream": "true"}, "stream", INVALID),
@@ -291,6 +292,13 @@ async def test_a_refusal_names_its_parameter(
     assert error.keys() == {"message", "type", "param", "code"}
     assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
     assert param.rsplit(".")[-1].split("[")[0] in error["message"]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("field", ["tools", "messages"])
+async def test_what_is_no_object(refusing: Served, field: str) -> None:
+    response = await refusing.http.post(PATHS["chat"], json=CHAT | {field: [1]})
+    assert response.json()["error"]["message"] == f"{field}[0] must be an object."
 
 
 @pytest.mark.parametrize(

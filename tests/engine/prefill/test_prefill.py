@@ -14,7 +14,7 @@ import pytest
 from tests.engine.prefill import scenarios
 from tests.engine.running import INSTALLED, OLDEST, sglang_environment
 
-pytestmark = pytest.mark.timeout(300)  # an engine's start included
+pytestmark = pytest.mark.timeout(700)  # an engine's start included
 
 _NO_PREFIXES = {"disable_radix_cache": True, "page_size": 1}
 # The version, its arguments, and the longest prompt.

@@ -43,7 +43,7 @@ async def refusals(served: Served) -> dict[str, float]:
     return {
         labels["reason"]: value
         for name, labels, value in await served.samples()
-        if name == "dllm_access_refused_total"
+        if name == "dllm_access_refused_total" and value
     }
 
 

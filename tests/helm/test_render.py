@@ -354,6 +354,14 @@ def test_a_job_that_would_be_another_has_another_name(render: Render) -> None:
     assert len(set(names)) == len(names)
 
 
+def test_an_image_by_its_digest(render: Render) -> None:
+    digest = "sha256:" + 64 * "0"
+    values = {"registry": "r.example", "gateway": f"d@{digest}", "worker": {"nvidia": f"w@{digest}"}}
+    found = pods(render("h200-8x", values={"dllm-stack": {"image": values | {"tag": "9"}}}))
+    assert found["x-router"]["spec"]["containers"][0]["image"] == f"r.example/d@{digest}"
+    assert found["x-worker-mini"]["spec"]["containers"][0]["image"] == f"r.example/w@{digest}"
+
+
 @pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteOncePod"])
 def test_no_job_takes_a_volume_of_one_node_away_from_its_worker(render: Render, mode: str) -> None:
     values = {

@@ -29,7 +29,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Takes {root, repository}. */}}
 {{- define "dllm-stack.image" -}}
 {{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
-{{ .repository }}:{{ default .root.Chart.AppVersion .root.Values.image.tag }}
+{{ .repository }}{{ if not (contains "@" .repository) }}:{{ default .root.Chart.AppVersion .root.Values.image.tag }}{{ end }}
 {{- end }}
 
 {{/* Defaults of dllm_stack/settings.py that the chart counts with. */}}

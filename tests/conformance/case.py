@@ -59,7 +59,7 @@ class Answers:
     Attributes:
         same: as without the change.
         check: says what is right of an answer, given the one without the change, by asserting.
-        varies: every answer is another.
+        varies: the answers need not be the same.
     """
 
     same: bool = False

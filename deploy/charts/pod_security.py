@@ -17,6 +17,7 @@ _VOLUMES = (
     "downwardAPI",
     "emptyDir",
     "ephemeral",
+    "image",  # from 1.33 on, though the page does not list it: kubernetes/kubernetes#130394
     "persistentVolumeClaim",
     "projected",
     "secret",

@@ -34,8 +34,10 @@ LABEL org.opencontainers.image.title="dllm-stack-worker-cpu" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN python3 -c "import ensurepip, pip, shutil; [shutil.rmtree(each.__path__[0]) for each in (ensurepip, pip)]"
 COPY --from=build /opt/dllm-stack /opt/dllm-stack
+# USER: the uid has no entry in /etc/passwd, and PyTorch before 2.13 fails without a name for the folder of what it compiles.
 ENV PATH=/opt/dllm-stack/bin:$PATH \
     HOME=/tmp \
+    USER=dllm \
     PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
 WORKDIR /tmp

@@ -41,7 +41,9 @@ RUN --mount=type=bind,from=build,source=/own,target=/own \
     --mount=type=bind,from=build,source=/source,target=/source \
     python3 /source/deploy/images/install_missing.py /source/requirements/worker.txt \
     && python3 -m pip install --no-cache-dir --no-index --no-deps /own/*.whl
+# USER: the uid has no entry in /etc/passwd, and PyTorch before 2.13 fails without a name for the folder of what it compiles.
 ENV HOME=/tmp \
+    USER=dllm \
     PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
 WORKDIR /tmp

@@ -57,6 +57,13 @@ def test_a_worker_half_as_fast_serves_half() -> None:
     assert sizing.tokens_s(h200.model_copy(update={"models": {model.name: twice}}), model) == 3220
 
 
+def test_an_upgrade_is_given_what_the_installation_was() -> None:
+    """Else Helm goes back to the chart's values, and the gateway is open to everybody."""
+    commands = re.findall(r"helm (?:install|upgrade) llm [^`\n]*", page("deploy.md"))
+    given = [tuple(re.findall(r"--(?:values|set\S*) \S+", command)) for command in commands]
+    assert given == [("--values my.yaml",)] * 2
+
+
 def test_images_are_those_that_are_built() -> None:
     script = (ROOT / "deploy/images/build.sh").read_text(encoding="utf-8")
     built = [line.split() for line in script.partition("<<'END'\n")[2].partition("\nEND")[0].splitlines()]

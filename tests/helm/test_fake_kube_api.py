@@ -41,6 +41,15 @@ def test_what_one_applies_is_joined_with_what_others_have_applied(cluster: Relea
     assert _variables(cluster, "joined") == {"B": "2", "C": "3"}
 
 
+def test_what_is_applied_has_no_variable_twice(cluster: Release) -> None:
+    """As Helm 4 applies; Helm 3 and `kubectl create` are let pass."""
+    content = _deployment("doubled", env={"A": "1"})
+    content["spec"]["template"]["spec"]["containers"][0]["env"] *= 2
+    refused = _apply(cluster, content, "a")
+    assert refused.status == 1
+    assert "failed to create typed patch object: .spec.template.spec.containers.env: duplicate" in refused.err
+
+
 def test_a_strategic_patch_merges_lists_by_key_and_deletes_by_directive(cluster: Release) -> None:
     assert _apply(cluster, _deployment("patched", env={"A": "1", "B": "2"}), "a").status == 0
     env = [{"name": "A", "$patch": "delete"}, {"name": "C", "value": "3"}]

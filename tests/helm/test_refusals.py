@@ -270,6 +270,15 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "(`dllm-stack keys create TENANT --entry` prints an entry) and name it."
         ],
     ),
+    "a Redis that is killed when it is full": (
+        "h200-8x",
+        {"redis": {"trial": {"maxMemoryMiB": 900}}},
+        [
+            "redis.trial.maxMemoryMiB is 900, too near to the 1Gi of redis.trial.resources.limits.memory: "
+            "data take at most four fifths of it, as rewriting the log takes memory too. Raise the limit, or "
+            "lower the other."
+        ],
+    ),
     "keys in a Redis that forgets": (
         "h200-8x",
         {"keys": {"mode": "redis"}, "redis": {"trial": {"storage": {"size": ""}}}},
@@ -369,6 +378,18 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         [
             "worker.resources of pools.mini has nvidia.com/gpu, but the chart itself asks for GPUs, one "
             "vendor's, as the profile and tp say: remove it."
+        ],
+    ),
+    "a variable that is there already": (
+        "h200-8x",
+        {
+            "gateway": {"extraEnv": [{"name": "DLLM_GATEWAY__DRAIN_S", "value": "5"}]},
+            "worker": {"extraEnv": [{"name": "HF_HUB_OFFLINE", "value": "0"}]},
+        },
+        [
+            "gateway.extraEnv has DLLM_GATEWAY__DRAIN_S, which the chart sets, and Kubernetes refuses a "
+            "variable that is there twice: remove it, and use the value of the chart that it comes from.",
+            "worker (of pools.mini).extraEnv has HF_HUB_OFFLINE, which",
         ],
     ),
     "two node affinities": (

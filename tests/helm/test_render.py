@@ -12,6 +12,7 @@ import yaml
 
 from dllm_stack import settings
 from tests.helm.conftest import HELMS, THIN, Manifest, Render, one
+from tests.helm.test_no_drift import defined
 from worker.engine import catalog
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -233,6 +234,22 @@ def test_what_a_change_starts_anew(render: Render) -> None:
     assert restarted(gateway={"replicas": 5}) == set()
 
 
+def test_another_redis_starts_anew_whoever_reads_its_url(render: Render) -> None:
+    def found(url: str) -> dict[str, Manifest]:
+        external = {"redis": {"mode": "external", "external": {"url": url}}}
+        return pods(render("h200-8x", values={"dllm-stack": external}))
+
+    before, after = found("redis://a"), found("redis://b")
+    assert before.keys() == {"x-gateway", "x-router", "x-worker-mini"}
+    assert not [name for name in before if before[name] == after[name]]
+
+
+def test_redis_goes_where_it_is_told(render: Render) -> None:
+    where = {"nodeSelector": {"pool": "cpu"}, "tolerations": [{"key": "cpu", "operator": "Exists"}]}
+    spec = pods(render("h200-8x", values={"dllm-stack": {"redis": {"trial": where}}}))["x-redis"]["spec"]
+    assert where.items() <= spec.items()
+
+
 @pytest.mark.parametrize("values", [{}, ALL_ON], ids=["plain", "all"])
 def test_everything_fits_together(render: Render, values: dict[str, Any]) -> None:
     manifests = render("h200-8x", values={"dllm-stack": values})
@@ -337,6 +354,26 @@ def test_a_job_that_would_be_another_has_another_name(render: Render) -> None:
     assert len(set(names)) == len(names)
 
 
+def test_an_image_by_its_digest(render: Render) -> None:
+    digest = "sha256:" + 64 * "0"
+    values = {"registry": "r.example", "gateway": f"d@{digest}", "worker": {"nvidia": f"w@{digest}"}}
+    found = pods(render("h200-8x", values={"dllm-stack": {"image": values | {"tag": "9"}}}))
+    assert found["x-router"]["spec"]["containers"][0]["image"] == f"r.example/d@{digest}"
+    assert found["x-worker-mini"]["spec"]["containers"][0]["image"] == f"r.example/w@{digest}"
+
+
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteOncePod"])
+def test_no_job_takes_a_volume_of_one_node_away_from_its_worker(render: Render, mode: str) -> None:
+    values = {
+        "weights": {"volume": {"pvc": {"size": "100Gi", "accessMode": mode}}},
+        "pools": {"mini": {"workersPerNode": 1}},
+    }
+    manifests = render("h200-8x", values={"dllm-stack": values})
+    assert not [m for m in manifests if m["kind"] == "Job"]
+    (fetch,) = pods(manifests)["x-worker-mini"]["spec"]["initContainers"]
+    assert fetch["args"] == ["fetch"]
+
+
 @pytest.mark.parametrize(
     ("volume", "expected"),
     [
@@ -360,17 +397,53 @@ def test_each_kind_of_volume(render: Render, volume: dict[str, Any], expected: d
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({}, 120 + 650),  # 32.5 GB at 50 MB/s
-        ({"weights": {"volume": {"pvc": {"size": "1Ti"}}}}, None),
+        ({}, 120 + 163 + 650),  # 32.5 GB, read at 200 MB/s and fetched at 50
+        ({"weights": {"volume": {"pvc": {"size": "1Ti"}}}}, 120 + 163),
         ({"config": {"queue": {"worker_grace_s": 0}}}, None),
     ],
 )
-def test_a_pools_jobs_wait_for_a_worker_that_fetches_first(
+def test_a_pools_jobs_wait_for_a_worker_that_fetches_and_loads_first(
     render: Render, values: dict[str, Any], expected: int | None
 ) -> None:
-    (container,) = pods(render("l4-4x", values={"dllm-stack": values}))["x-worker-mini"]["spec"]["containers"]
-    given = variables(container).get("DLLM_QUEUE__WORKER_GRACE_S")
-    assert given == (None if expected is None else str(expected))
+    found = pods(render("l4-4x", values={"dllm-stack": values}))
+    for name in ("x-worker-mini", "x-gateway"):
+        (container,) = found[name]["spec"]["containers"]
+        given = variables(container).get("DLLM_QUEUE__WORKER_GRACE_S")
+        assert given == (None if expected is None else str(expected)), name
+
+
+def test_gateways_wait_for_as_long_as_the_most_patient_pool(render: Render) -> None:
+    found = pods(render("h200-8x", values={"dllm-stack": {"pools": {"flash": FLASH}}}))
+    grace_s = {
+        name: int(variables(found[name]["spec"]["containers"][0])["DLLM_QUEUE__WORKER_GRACE_S"])
+        for name in ("x-worker-mini", "x-worker-flash", "x-gateway")
+    }
+    assert grace_s["x-worker-mini"] < grace_s["x-worker-flash"] == grace_s["x-gateway"]
+
+
+@pytest.mark.parametrize(
+    ("gateway", "drain_s"), [({}, 600), ({"request_timeout_s": 90.5}, 91), ({"drain_s": 20}, 20)]
+)
+def test_a_rollout_ends_no_stream(render: Render, gateway: dict[str, float], drain_s: int) -> None:
+    """Unless the values say how long they get."""
+    found = pods(render("h200-8x", values={"dllm-stack": {"config": {"gateway": gateway}}}))
+    spec = found["x-gateway"]["spec"]
+    given = variables(spec["containers"][0]).get("DLLM_GATEWAY__DRAIN_S")
+    assert given == (None if "drain_s" in gateway else str(drain_s))
+    assert spec["terminationGracePeriodSeconds"] == 5 + drain_s + 10
+
+
+def test_the_variables_that_nobody_may_set_are_those_that_the_chart_sets(render: Render) -> None:
+    own = defined("dllm-stack.ownVariables")
+    hub = {"weights": {"endpoint": "https://hub.example", "hubSecret": {"name": "hub"}}}
+    for name, pod in pods(render("h200-8x", values={"dllm-stack": hub})).items():
+        if name != "x-redis":
+            (component,) = [key for key in own if f"-{key}" in name]
+            names = [entry["name"] for container in containers(pod) for entry in container["env"]]
+            assert set(names) == {*own["all"], *own[component]}
+        for container in containers(pod):
+            names = [entry["name"] for entry in container["env"]]
+            assert len(set(names)) == len(names)
 
 
 def test_what_is_not_on_the_hub_is_not_fetched(render: Render) -> None:

@@ -14,11 +14,8 @@ from deploy.charts.pod_security import pod_of, violations
 
 Pod = dict[str, Any]
 
-# Volumes that `restricted` does not have: docs/helm.md says so.
-BEYOND = {
-    "cpu-dev: weights-on-nodes": {"volumes.weights: hostPath is not allowed"},
-    "cpu-dev: weights-image": {"volumes.weights: image is not allowed"},
-}
+# The volume that `restricted` does not have: docs/helm.md says so.
+BEYOND = {"cpu-dev: weights-on-nodes": {"volumes.weights: hostPath is not allowed"}}
 
 
 @pytest.fixture(scope="module")

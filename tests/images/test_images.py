@@ -18,6 +18,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packaging.utils import canonicalize_name
 
 from deploy.images import install_missing, lock, sbom
+from tests.helm.fake_kubelet import image
 
 IMAGES = lock.ROOT / "deploy" / "images"
 DOCKERFILES = sorted(IMAGES.glob("*.Dockerfile"))
@@ -44,6 +45,16 @@ def test_an_image_says_what_it_is_and_runs_as_nobody_in_particular(file: Path) -
     final = {instruction: argument for instruction, _, argument in last}
     assert final["USER"] == "10001:10001"
     assert final["ENTRYPOINT"] == '["dllm-stack"]'
+
+
+@pytest.mark.parametrize("name", ["worker", "worker-cpu"])
+def test_a_worker_has_a_name_for_its_uid(name: str) -> None:
+    """Which `getpass.getuser`, by which PyTorch calls the folder of what it compiles, finds nowhere else."""
+    environment = image.read(IMAGES / f"{name}.Dockerfile").env
+    code = "import os, getpass; os.getuid = lambda: 2**31 - 7; print(getpass.getuser())"
+    for given, status in ({"USER": environment["USER"]}, 0), ({}, 1):
+        done = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, check=False)
+        assert done.returncode == status
 
 
 @pytest.mark.parametrize("path", lock.texts(), ids=lambda path: path.stem)

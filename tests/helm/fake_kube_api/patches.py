@@ -25,8 +25,9 @@ def apply(live: Object | None, wanted: Object, schema: Schema, manager: str, *, 
     """Server-side apply: `wanted` becomes all that this manager says of the object.
 
     Raises:
-        Refusal: another manager has given one of the fields another value.
+        Refusal: another manager has given one of the fields another value; something is in a list twice.
     """
+    _refuse_doubles(wanted, schema, "")
     wanted = copy.deepcopy(wanted)
     wanted["metadata"].pop("managedFields", None)
     new = fields_of(wanted, schema)
@@ -131,6 +132,18 @@ def _operate(place: Any, last: str, operation: Object) -> None:
             pass
         case other:
             raise refusals.bad_request(f"the operation {other} on {operation['path']} cannot be done")
+
+
+def _refuse_doubles(wanted: Any, schema: Schema, path: str) -> None:
+    if isinstance(wanted, dict) and not schema.is_atomic:
+        for name, value in wanted.items():
+            _refuse_doubles(value, schema.field(name), f"{path}.{name}")
+    if isinstance(wanted, list) and schema.keys:
+        steps = [item_step(item, schema) for item in wanted]
+        if doubles := [step for step in steps if steps.count(step) > 1]:
+            raise refusals.bad_request(f"failed to create typed patch object: {path}: duplicate {doubles[0]}")
+        for item in wanted:
+            _refuse_doubles(item, schema.item, path)
 
 
 def _join(live: Any, wanted: Any, schema: Schema) -> Any:

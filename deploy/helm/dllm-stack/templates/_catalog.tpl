@@ -84,7 +84,8 @@
 {{- end -}}
 {{- $nodes := ternary 1 $pool.nodes (kindIs "invalid" $pool.nodes) | int -}}
 {{- $weightsMB := dig "facts" "weights_gb" 0 $model | float64 | mulf 1000 -}}
-{{- $loadS := divf $weightsMB $worker.readMBps | mulf 2 | addf 600 | ceil | int -}}
+{{- $readS := divf $weightsMB $worker.readMBps -}}
+{{- $loadS := mulf $readS 2 | addf 600 | ceil | int -}}
 {{- $startTimeoutS := dig "worker" "start_timeout_s" $loadS .root.Values.config | float64 | ceil | int -}}
 {{- $onHub := regexMatch "^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$" $model.checkpoint -}}
 name: {{ quote .name }}
@@ -106,6 +107,7 @@ productLabel: {{ . }}
 shmGiB: {{ if kindIs "invalid" $worker.shmGiB }}{{ ternary 2 (mul 4 $tp) (eq $tp 1) }}{{ else }}{{ int $worker.shmGiB }}{{ end }}
 startTimeoutS: {{ $startTimeoutS }}
 weightsGiB: {{ divf $weightsMB 1073.741824 | ceil | int }}
+readS: {{ $readS | ceil | int }}
 fetchS: {{ divf $weightsMB $worker.downloadMBps | ceil | int }}
 worker: {{ toJson $worker }}
 engine: {{ toJson $engine }}

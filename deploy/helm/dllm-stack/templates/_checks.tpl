@@ -30,6 +30,28 @@ pools is empty, so nothing would be served: give one, as in `pools.mini.model: l
 {{- include "dllm-stack.poolReasons" (dict "root" $ "name" $name) -}}
 {{- end -}}
 {{- include "dllm-stack.edgeReasons" . -}}
+{{- range list "gateway" "router" -}}
+{{- include "dllm-stack.envReasons" (dict "component" . "what" . "values" (get $.Values .)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Variables of a component that the chart sets, which nobody can set once more. */}}
+{{- define "dllm-stack.ownVariables" -}}
+gateway: [DLLM_GATEWAY__HOST, DLLM_GATEWAY__DRAIN_S, DLLM_ADMIN__HOST, DLLM_ACCESS__KEYS, DLLM_QUEUE__WORKER_GRACE_S]
+router: [DLLM_ROUTER__HOST, DLLM_ROUTER__WORKER_PODS]
+worker: [DLLM_WORKER__HOST, DLLM_WORKER__MODEL, DLLM_WORKER__PROFILE, DLLM_WORKER__POD, DLLM_WORKER__START_TIMEOUT_S,
+  DLLM_QUEUE__WORKER_GRACE_S, HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_HUB_OFFLINE, HF_TOKEN, HOME]
+all: [DLLM_CONFIG, DLLM_LOG_FORMAT, DLLM_REDIS__URL, REDIS_PASSWORD]
+{{- end }}
+
+{{/* Takes {component, what, values}. */}}
+{{- define "dllm-stack.envReasons" -}}
+{{- $own := include "dllm-stack.ownVariables" . | fromYaml -}}
+{{- range .values.extraEnv -}}
+{{- if has .name (concat $own.all (get $own $.component)) }}
+{{ $.what }}.extraEnv has {{ .name }}, which the chart sets, and Kubernetes refuses a variable that is there twice: remove it, and use the value of the chart that it comes from.
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{- define "dllm-stack.nameReasons" -}}
@@ -52,6 +74,13 @@ redis.external.url is none of redis://, rediss://, redis+sentinel:// and redis+c
 {{- else -}}
 {{- if gt (int .Values.gateway.zones) 1 }}
 gateway.zones is {{ .Values.gateway.zones }}, but with redis.mode trial one zone's loss takes Redis with it: set redis.mode to external, with a Redis that survives a zone, or gateway.zones to 1.
+{{- end -}}
+{{- $limit := default dict $redis.trial.resources | dig "limits" "memory" "" | toString -}}
+{{- if regexMatch "^[0-9]+(Mi|Gi)$" $limit -}}
+{{- $limitMiB := regexFind "^[0-9]+" $limit | int | mul (ternary 1024 1 (hasSuffix "Gi" $limit)) -}}
+{{- if gt (mul $redis.trial.maxMemoryMiB 5) (mul $limitMiB 4) }}
+redis.trial.maxMemoryMiB is {{ int $redis.trial.maxMemoryMiB }}, too near to the {{ $limit }} of redis.trial.resources.limits.memory: data take at most four fifths of it, as rewriting the log takes memory too. Raise the limit, or lower the other.
+{{- end -}}
 {{- end -}}
 {{- if and (eq .Values.keys.mode "redis") (not $redis.trial.storage.size) }}
 keys.mode is redis, but redis.trial.storage.size is empty, so that a restart would forget all keys: give the volume a size.
@@ -130,6 +159,7 @@ models.{{ $pool.model }} is no name for a model, because clients, Redis and metr
 {{- include "dllm-stack.revisionReasons" (dict "this" $this "pool" $pool "facts" $facts) -}}
 {{- include "dllm-stack.scalingReasons" (dict "this" $this "root" .root "scaling" (default dict $given.scaling)) -}}
 {{- include "dllm-stack.graceReasons" (dict "root" .root "component" "worker" "pool" .name "values" $pool.worker "what" "config.worker.drain_s + 30") -}}
+{{- include "dllm-stack.envReasons" (dict "component" "worker" "what" (printf "worker (of %s)" $this) "values" $pool.worker) -}}
 {{- range list "requests" "limits" -}}
 {{- range $resource, $_ := default dict (get (default dict $pool.worker.resources) .) -}}
 {{- if contains "/gpu" $resource }}

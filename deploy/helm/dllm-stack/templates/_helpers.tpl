@@ -29,12 +29,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Takes {root, repository}. */}}
 {{- define "dllm-stack.image" -}}
 {{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
-{{ .repository }}:{{ default .root.Chart.AppVersion .root.Values.image.tag }}
+{{ .repository }}{{ if not (contains "@" .repository) }}:{{ default .root.Chart.AppVersion .root.Values.image.tag }}{{ end }}
 {{- end }}
 
 {{/* Defaults of dllm_stack/settings.py that the chart counts with. */}}
 {{- define "dllm-stack.defaults" -}}
-gateway: {drain_s: 30, request_timeout_s: 600, max_body_bytes: 4194304, playground: true}
+gateway: {request_timeout_s: 600, max_body_bytes: 4194304, playground: true}
 queue: {cold_start_s: 0, worker_grace_s: 120}
 worker: {drain_s: 30}
 redis: {timeout_s: 2}
@@ -46,9 +46,19 @@ redis: {timeout_s: 2}
 {{ dig .group .name (dig .group .name "" $defaults) .root.Values.config }}
 {{- end }}
 
+{{/* Seconds that open requests get when a pod is to stop. A gateway's, unless the values say less, as long as each may
+take: a rollout ends no stream, and nobody waits for a gateway that has none. Takes {root, component}. */}}
+{{- define "dllm-stack.drainS" -}}
+{{- $name := "drain_s" -}}
+{{- if and (eq .component "gateway") (not (hasKey (default dict .root.Values.config.gateway) $name)) -}}
+{{- $name = "request_timeout_s" -}}
+{{- end -}}
+{{ include "dllm-stack.setting" (dict "root" .root "group" .component "name" $name) | float64 | ceil | int }}
+{{- end }}
+
 {{/* Seconds that a gateway or worker takes to stop at most. Takes {root, component}. */}}
 {{- define "dllm-stack.leastGraceS" -}}
-{{- $drain := include "dllm-stack.setting" (dict "root" .root "group" .component "name" "drain_s") | float64 | ceil | int -}}
+{{- $drain := include "dllm-stack.drainS" . | int -}}
 {{- if eq .component "gateway" -}}
 {{ add $drain .root.Values.gateway.preStopS 10 }}
 {{- else -}}

@@ -76,7 +76,8 @@ Grafana shows the dashboards "dllm-stack: ..." once its sidecar has found their 
   kubectl {{ $in }} get configmaps --selector {{ range $label, $value := .Values.monitoring.dashboards.labels }}{{ $label }}={{ $value }},{{ end }}app.kubernetes.io/instance={{ .Release.Name }}
 {{- else }}
 
-Dashboards, alerts and what feeds them, where Prometheus' operator and Grafana's sidecar are:
+Dashboards, alerts and what feeds them, where Prometheus' operator and Grafana's sidecar are. Give an upgrade all values
+that you gave before, too: it forgets the others{{ if $keyed }}, and without keys.mode the API is open to everybody{{ end }}.
   --set {{ $p := include "dllm-stack.inThin" . }}{{ $p }}monitoring.podMonitors.enabled=true,{{ $p }}monitoring.rules.enabled=true,{{ $p }}monitoring.dashboards.enabled=true
 {{- end }}
 {{- end }}

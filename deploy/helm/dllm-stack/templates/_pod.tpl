@@ -15,6 +15,14 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* Of what a service reads only when it starts. */}}
+{{- define "dllm-stack.checksums" -}}
+checksum/settings: {{ toYaml .Values.config | sha256sum }}
+{{- if and (eq .Values.redis.mode "external") .Values.redis.external.url }}
+checksum/redis: {{ sha256sum .Values.redis.external.url }}
+{{- end }}
+{{- end }}
+
 {{/* A pod template's metadata. Takes {root, component, pool, annotations}. */}}
 {{- define "dllm-stack.podMetadata" -}}
 labels:

@@ -51,6 +51,20 @@ tolerations:
 {{- if and (include "dllm-stack.fetches" .) (not (or .root.Values.weights.volume.pvc .root.Values.weights.volume.hostPath)) }}true{{ end -}}
 {{- end }}
 
+{{/* How long a pool without workers takes jobs: its last one may be followed by one that has to fetch and read the weights
+first, as in the upgrade of a pool that has one. Takes {root, pools}, and says the same to all that ask for it. */}}
+{{- define "dllm-stack.workerGraceEnv" -}}
+{{- if not (hasKey (default dict .root.Values.config.queue) "worker_grace_s") -}}
+{{- $most := 0 -}}
+{{- range .pools -}}
+{{- $fetchS := ternary .fetchS 0 (eq (include "dllm-stack.fetchesAnew" (dict "root" $.root "pool" .)) "true") -}}
+{{- $most = max $most (add .readS $fetchS) -}}
+{{- end -}}
+- name: DLLM_QUEUE__WORKER_GRACE_S
+  value: {{ include "dllm-stack.setting" (dict "root" .root "group" "queue" "name" "worker_grace_s") | int | add $most | quote }}
+{{- end -}}
+{{- end }}
+
 {{- define "dllm-stack.fetchContainer" -}}
 - name: weights
   image: {{ include "dllm-stack.image" (dict "root" .root "repository" (get .root.Values.image.worker .pool.vendor)) }}

@@ -61,8 +61,10 @@ lint: setup ## Style and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 
-test: lint $(VENV)/bin/redis-server $(VENV)/bin/chromium $(VENV)/.prometheus $(VENV)/.helm $(OLDEST)/.installed \
-		$(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed ## Style, types, and every test, in TEST_PROCESSES (3)
+TEST_TOOLS := $(VENV)/bin/redis-server $(VENV)/bin/chromium $(VENV)/.prometheus $(VENV)/.helm
+TEST_TOOLS += $(OLDEST)/.installed $(CLIENTS)/sdks/.installed $(CLIENTS)/schemas/.installed
+
+test: lint $(TEST_TOOLS) ## Style, types, and every test, in TEST_PROCESSES (3)
 	@$(VENV)/bin/python -m pytest --numprocesses $(or $(TEST_PROCESSES),3) --dist loadscope
 
 bench: setup ## What the stack costs over the bare engine, keys and limits too: TTFT and where it goes, end to end, memory

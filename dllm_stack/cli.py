@@ -74,8 +74,8 @@ def top(
     limit: Annotated[int, typer.Option(min=1, help="Rows in a table.")] = 20,
     config: Config = None,
 ) -> None:
-    """Pools, workers, queue and the pace of answers, anew every second; once, if the output is no "
-    "terminal."""
+    """Pools, workers, queue and the pace of answers, anew every second; once, if the output is no
+    terminal."""
     settings = load(config)
     import asyncio
 

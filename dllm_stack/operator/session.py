@@ -63,7 +63,9 @@ async def run(
 
 
 def unreachable(settings: Settings, error: RedisError) -> str:
-    return f"Redis at {shown(settings.redis.url)}: {' '.join(str(error).split())}"
+    said = " ".join(str(error).split())
+    where = shown(settings.redis.url)
+    return f"Redis at {where}: {said} (DLLM_REDIS__URL says where it is; `up` prints its own)"
 
 
 def short(worker: str, workers: list[WorkerStatus]) -> str:

@@ -13,9 +13,13 @@ from deploy.charts.helm import HelmError as RenderError
 from deploy.charts.places import HELM as CHARTS
 from deploy.charts.places import thin_charts
 
-__all__ = ["CHARTS", "HELMS", "THIN", "Manifest", "Render", "RenderError", "one", "render", "tool"]
+__all__ = ["CHARTS", "HELMS", "OPENED", "THIN", "Manifest", "Render", "RenderError", "one", "render", "tool"]
 
 THIN = [path.name for path in thin_charts()]
+OPENED = (
+    "keys.mode is not given, but the gateway that is installed needs API keys, and would be open to "
+    "everybody: give it again, as all your values, or set it to off."
+)
 
 Render = Callable[..., list[Manifest]]
 

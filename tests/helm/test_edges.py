@@ -502,7 +502,6 @@ def test_notes_say_how_to_get_a_key() -> None:
     assert "exec deployment/x-gateway --container gateway -- dllm-stack keys create" in notes
     assert '-H "Authorization: Bearer $API_KEY"' in notes
     assert "http://ai.example/v1/chat/completions" in notes
-    assert "without keys.mode the API is open" in notes
 
 
 # The charts themselves

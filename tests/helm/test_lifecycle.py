@@ -7,13 +7,14 @@ and that things are ready is made up (fake_kube_api/fabricated.py).
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helm.conftest import CHARTS, HELMS
+from tests.helm.conftest import CHARTS, HELMS, OPENED
 from tests.helm.release import NAME, NAMESPACE, Release, ToolError, release
 
 SETTING = ("--set", "dllm-stack.config.queue.max_waiting_jobs=77")
@@ -57,6 +58,14 @@ def test_an_install_upgrades_and_a_rollback_change_what_they_should_and_nothing_
         assert stack.spec(name) == deployment["spec"]
     assert stack.objects("ConfigMap")["x-settings"]["data"] == settings
     assert (_pods(stack)["redis"], _password(stack)) == (before["redis"], password)
+
+
+def test_an_upgrade_opens_no_gateway_that_needs_keys_unless_it_says_so(stack: Release) -> None:
+    stack.upgrade("--set", "dllm-stack.keys.mode=redis")
+    with pytest.raises(ToolError, match=re.escape(OPENED)):
+        stack.upgrade(*SETTING)
+    stack.upgrade("--set", "dllm-stack.keys.mode=off")
+    stack.upgrade(*SETTING)
 
 
 def test_what_values_no_longer_say_is_gone_and_what_others_have_added_stays(stack: Release) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.helm.conftest import CHARTS, HELMS, Render, RenderError
+from tests.helm.conftest import CHARTS, HELMS, OPENED, Render, RenderError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FLASH = {"model": "llada2.1-flash", "revision": COMMIT}
@@ -448,7 +448,9 @@ def test_a_volume_that_kubernetes_does_not_have_yet(render: Render, helm: str) -
 
 
 def test_every_sentence_has_its_refusal() -> None:
-    tested = " ".join([IMAGE, *(sentence for _, _, sentences in REFUSALS.values() for sentence in sentences)])
+    tested = " ".join(
+        [IMAGE, OPENED, *(sentence for _, _, sentences in REFUSALS.values() for sentence in sentences)]
+    )
     sentences = 0
     for file in ("_checks.tpl", "_edges.tpl"):
         for line in (CHARTS / "dllm-stack" / "templates" / file).read_text().splitlines():

@@ -3,8 +3,26 @@
 {{/* To be the first thing in every template. */}}
 {{- define "dllm-stack.checks" -}}
 {{- include "dllm-stack.dropNoPools" . -}}
-{{- with include "dllm-stack.reasons" . | trim -}}
+{{- $open := include "dllm-stack.settleKeys" . -}}
+{{- with print $open (include "dllm-stack.reasons" .) | trim -}}
 {{- fail (printf "\n%s" .) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Keys are off where nothing is said of them, unless the release has them: an upgrade with other values than
+those before would open its gateway to everybody. Says so. */}}
+{{- define "dllm-stack.settleKeys" -}}
+{{- if not .Values.keys.mode -}}
+{{- $gateway := include "dllm-stack.name" (dict "root" . "component" "gateway") -}}
+{{- $installed := lookup "apps/v1" "Deployment" .Release.Namespace $gateway -}}
+{{- range dig "spec" "template" "spec" "containers" list $installed -}}
+{{- range .env -}}
+{{- if and (eq .name "DLLM_ACCESS__KEYS") (ne .value "off") }}
+keys.mode is not given, but the gateway that is installed needs API keys, and would be open to everybody: give it again, as all your values, or set it to off.
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set .Values.keys "mode" "off" -}}
 {{- end -}}
 {{- end }}
 

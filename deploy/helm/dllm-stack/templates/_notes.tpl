@@ -1,6 +1,7 @@
 {{/* What to do next, as commands to paste. Takes the base chart's root. */}}
 {{- define "dllm-stack.notes" -}}
 {{- include "dllm-stack.dropNoPools" . -}}
+{{- $_ := include "dllm-stack.settleKeys" . -}}
 {{- $gateway := include "dllm-stack.name" (dict "root" . "component" "gateway") }}
 {{- $in := printf "--namespace %s" .Release.Namespace }}
 {{- $ingress := .Values.gateway.ingress }}
@@ -77,7 +78,7 @@ Grafana shows the dashboards "dllm-stack: ..." once its sidecar has found their 
 {{- else }}
 
 Dashboards, alerts and what feeds them, where Prometheus' operator and Grafana's sidecar are. Give an upgrade all values
-that you gave before, too: it forgets the others{{ if $keyed }}, and without keys.mode the API is open to everybody{{ end }}.
+that you gave before, too: it forgets the others.
   --set {{ $p := include "dllm-stack.inThin" . }}{{ $p }}monitoring.podMonitors.enabled=true,{{ $p }}monitoring.rules.enabled=true,{{ $p }}monitoring.dashboards.enabled=true
 {{- end }}
 {{- end }}

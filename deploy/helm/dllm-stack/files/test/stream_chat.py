@@ -20,7 +20,8 @@ from contextlib import contextmanager
 
 _TENANT = "helm-test"
 _PAUSE_S = 2
-_LATER = (404, 429, 503)  # a worker that has not told its model yet, or loads
+_LATER = {404, 429, 503}  # a worker that has not told its model yet, or loads
+_NEW_KEY = 401  # a gateway that has not heard of it yet
 
 
 class NoAnswer(Exception):
@@ -63,9 +64,10 @@ def stream(url: str, model: str, key: str | None) -> str:
     return "".join(pieces)
 
 
-def ask(url: str, model: str, key: str | None, until: float) -> None:
+def ask(url: str, model: str, key: str | None, later: set[int], until: float) -> None:
     """
     Args:
+        later: statuses that say nothing yet.
         until: time of the monotonic clock after which there is no further try.
 
     Raises:
@@ -79,7 +81,7 @@ def ask(url: str, model: str, key: str | None, until: float) -> None:
             return
         except urllib.error.HTTPError as error:
             why = f"HTTP {error.code}: {error.read(1000).decode(errors='replace')}"
-            final = error.code not in _LATER
+            final = error.code not in later
         except OSError as error:
             why, final = str(error), False
         if final or time.monotonic() > until:
@@ -89,8 +91,8 @@ def ask(url: str, model: str, key: str | None, until: float) -> None:
 
 
 @contextmanager
-def key_for_test() -> Iterator[str | None]:
-    if os.environ.get("MAKE_KEY") != "1":
+def key_for_test(make: bool) -> Iterator[str | None]:
+    if not make:
         yield os.environ.get("API_KEY")
         return
     create = ["dllm-stack", "keys", "create", _TENANT, "--expires", "1h"]
@@ -100,10 +102,12 @@ def key_for_test() -> Iterator[str | None]:
 
 def main(seconds: str, url: str, *models: str) -> int:
     until = time.monotonic() + float(seconds)
-    with key_for_test() as key:
+    make = os.environ.get("MAKE_KEY") == "1"
+    later = _LATER | {_NEW_KEY} if make else _LATER
+    with key_for_test(make) as key:
         for model in models:
             try:
-                ask(url, model, key, until)
+                ask(url, model, key, later, until)
             except NoAnswer as error:
                 print(f"{model}: {error}", file=sys.stderr)
                 return 1

@@ -246,7 +246,10 @@ async def test_a_pool_without_worker_refuses_but_waits_for_one_just_lost(
     assert (await queue.reclaim()).tally == {}
     await lose_pool(connections)
     assert await queue.admit(job(2)) is not None
-    assert (await queue.reclaim()).tally == {"no_worker": 1}
+    # Not what was admitted in this very millisecond; nothing after a silence, as a busy machine makes it.
+    while not (tally := (await queue.reclaim()).tally):
+        pass
+    assert tally == {"no_worker": 1}
     assert await ends(queue) == [(1, Outcome.REJECTED, ErrorCode.NO_WORKER)]
     assert await keys_of_jobs(connections) == []
 

@@ -32,12 +32,13 @@ def client(where: Server | Sentinels | Cluster, timeout_s: float) -> Any:
         "max_connections": _NO_BOUND,
         "socket_timeout": None,
         "socket_connect_timeout": timeout_s if isinstance(where, Server) else timeout_s / 2,
-        "socket_keepalive": True,
         "protocol": 2,
         # After a restart of Redis every pooled connection is dead, so a command that failed in transit
         # is sent once more. That is why every script of the queue is safe to repeat.
         "retry": Retry(NoBackoff(), retries=1, supported_errors=(ConnectionError,)),
     }
+    if "path" not in where.options:  # a file's socket has none
+        options["socket_keepalive"] = True
     match where:
         case Server():
             return _with_packing(ConnectionPool(**options))

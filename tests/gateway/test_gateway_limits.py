@@ -224,10 +224,9 @@ async def test_time_that_is_up_before_the_first_block_costs_the_prompt(
 async def test_a_refusal_of_the_queue_is_given_back(
     settings: Settings, connections: Connections, key: Created
 ) -> None:
-    async with (
-        FakeWorker(connections, settings.queue, slots=0).working() as fake,
-        limited(settings, connections, key, tokens_per_minute=100, concurrency=1) as (client, _),
-    ):
+    async with FakeWorker(connections, settings.queue, slots=0).working() as fake:
+        pass  # the pool is known now, and no heartbeat comes any more
+    async with limited(settings, connections, key, tokens_per_minute=100, concurrency=1) as (client, _):
         await fake.queue.worker_leave(fake.id)
         await connections.commands.delete("dllm:{tiny}:last_worker", "dllm:{tiny}:workers")
         answer = await ask(client)

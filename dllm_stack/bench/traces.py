@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from dllm_stack.bench import json_lines
 from dllm_stack.bench.asks import Prompt
 from dllm_stack.bench.problem import Problem
 from dllm_stack.bench.tokenizer import Tokenizer
@@ -38,20 +39,11 @@ def lines(file: Path, at_most: int | None) -> list[Line]:
     Raises:
         Problem
     """
-    try:
-        content = file.read_bytes().splitlines()
-    except OSError as error:
-        raise Problem("--trace", f"{file}: {error.strerror}") from None
+    content = json_lines.read("--trace", file)
     found = []
-    for number, text in enumerate(content, 1):
-        if not text.strip():
-            continue
-        try:
-            line = msgspec.json.decode(text, type=Line)
-        except msgspec.MsgspecError as error:
-            raise Problem("--trace", f"{file}, line {number}: {error}") from None
+    for where, line in json_lines.records("--trace", file, content, Line):
         if line.output_length < 1 or (line.prompt is None and (line.input_length or 0) < 1):
-            raise Problem("--trace", f"{file}, line {number}: input_length and output_length are at least 1")
+            raise Problem("--trace", f"{where}: input_length and output_length are at least 1")
         found.append(line)
     if not found:
         raise Problem("--trace", f"{file} has no requests")

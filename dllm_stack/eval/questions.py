@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dllm_stack.bench import json_lines
 from dllm_stack.bench.problem import Problem
 
 OWN = Path(__file__).with_name("arithmetic.jsonl")
@@ -101,20 +102,11 @@ def read(file: Path, shots: int, form: Form, max_new_tokens: int) -> Exam:
     Raises:
         Problem
     """
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise Problem("--data-path", f"{file}: {error.strerror}") from None
+    content = json_lines.read("--data-path", file)
     questions = []
-    for number, line in enumerate(content.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            question = msgspec.json.decode(line, type=Question)
-        except msgspec.MsgspecError as error:
-            raise Problem("--data-path", f"{file}, line {number}: {error}") from None
+    for where, question in json_lines.records("--data-path", file, content, Question):
         if result(question.answer) is None:
-            raise Problem("--data-path", f"{file}, line {number}: its answer has no number")
+            raise Problem("--data-path", f"{where}: its answer has no number")
         questions.append(question)
     if len(questions) < max(shots, 1):
         raise Problem("--num-shots", f"{file} has {len(questions)} questions, and {shots} are to be shown")

@@ -222,7 +222,6 @@ async def test_lengths_stops_and_usage(client: AsyncOpenAI, autoregressive: str)
     pieces = [choice.delta.content for chunk in chunks for choice in chunk.choices if choice.delta.content]
     assert "".join(pieces) == whole
     assert chunks[-1].usage.completion_tokens == TOKENS
-    assert len(pieces) > 1
 
 
 async def test_a_long_stream_is_sent_as_it_comes(

@@ -59,7 +59,7 @@ async def chromium(playwright: Playwright) -> Browser:
 
 @pytest.fixture
 def settings(redis_settings: RedisSettings) -> Settings:
-    return Settings(redis=redis_settings, queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=5.0))
+    return Settings(redis=redis_settings, queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=60.0))
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -158,9 +158,15 @@ class RestartableRedis:
 
 
 @asynccontextmanager
-async def alone(redis: RestartableRedis, settings: Settings) -> AsyncIterator[tuple[Served, FakeWorker]]:
-    """A gateway and a worker on this Redis."""
-    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=0.5)})
+async def alone(
+    redis: RestartableRedis, settings: Settings, timeout_s: float = 60
+) -> AsyncIterator[tuple[Served, FakeWorker]]:
+    """A gateway and a worker on this Redis.
+
+    Args:
+        timeout_s: of its commands, for tests that wait for it.
+    """
+    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=timeout_s)})
     connections = Connections(own.redis)
     try:
         async with FakeWorker(connections, own.queue).working() as fake, serving(own) as served:

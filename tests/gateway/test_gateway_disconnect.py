@@ -130,7 +130,7 @@ async def test_a_client_that_stops_reading_is_given_up_after_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(exchange, "SEND_GRACE_S", 0.2)
-    short = settings.model_copy(update={"gateway": GatewaySettings(request_timeout_s=1)})
+    short = settings.model_copy(update={"gateway": GatewaySettings(request_timeout_s=4)})
     async with FakeWorker(connections, settings.queue).working() as fake, serving(short) as served:
         client = await _send(served, "/generate", {"text": "Hi", "stream": True})
         run = await fake.claimed()

@@ -53,8 +53,11 @@ async def running(redis: RedisSettings, **settings: str) -> AsyncIterator[Proces
     env = {
         **os.environ,
         "DLLM_REDIS__URL": redis.url,
+        "DLLM_REDIS__TIMEOUT_S": str(redis.timeout_s),
         "DLLM_QUEUE__HEARTBEAT_S": "0.1",
+        "DLLM_QUEUE__HEARTBEAT_TTL_S": "60",
         "DLLM_GATEWAY__PORT": str(port),
+        "DLLM_GATEWAY__DRAIN_S": "600",
         **settings,
     }
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", MAIN, env=env)
@@ -104,7 +107,7 @@ async def test_sigterm_lets_open_requests_finish(
 async def test_half_of_the_drain_is_for_what_was_taken_before(
     connections: Connections, settings: Settings, worker: FakeWorker
 ) -> None:
-    async with running(settings.redis, DLLM_GATEWAY__DRAIN_S="3") as gateway:
+    async with running(settings.redis, DLLM_GATEWAY__DRAIN_S="12") as gateway:
         stream = asyncio.create_task(gateway.http.post(PATH, json={**CHAT, "stream": True}))
         run = await worker.claimed()
         gateway.terminate()
@@ -192,12 +195,12 @@ def stopped_redis() -> RestartableRedis:
 
 
 async def test_it_starts_before_redis_does(stopped_redis: RestartableRedis, settings: Settings) -> None:
-    async with running(RedisSettings(url=stopped_redis.url)) as gateway:
+    async with running(RedisSettings(url=stopped_redis.url, timeout_s=60)) as gateway:
         assert await gateway.status("/readyz") == 503
         refused = await gateway.http.post(PATH, json=CHAT)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "queue_unavailable")
         stopped_redis.start()
-        connections = Connections(RedisSettings(url=stopped_redis.url))
+        connections = Connections(RedisSettings(url=stopped_redis.url, timeout_s=60))
         try:
             async with FakeWorker(connections, settings.queue, blocks=["Hi"]).working():
 

@@ -35,7 +35,8 @@ CARD = DecodingCard(
     sampling=["LowConfidence"],
 )
 
-expect.set_options(timeout=20_000)
+PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
 
 # Chromium reports them, and they may be what a test is about.
 HTTP_ERROR = "Failed to load resource"
@@ -103,6 +104,7 @@ def open_page(browser: Browser, served: Served) -> Open:
             has_touch=width == PHONE,
             reduced_motion="reduce",
         )
+        own.set_default_timeout(PATIENCE_MS)
         page = await own.new_page()
         heard: list[str] = []
         page.on("pageerror", lambda error: heard.append(str(error)))

@@ -47,15 +47,22 @@ class Setup:
 
 
 async def run(options: Options, setup: Setup, console: Console) -> Result:
-    """Prints the table.
-
+    """
     Args:
-        console: for all that is not the table: stderr.
+        console: for the bar: stderr.
 
     Raises:
         Problem
     """
-    planned = plan.make(options)
+    return await send(plan.make(options), options, setup, console)
+
+
+async def send(planned: Plan, options: Options, setup: Setup, console: Console) -> Result:
+    """What `run` does of a plan that was made of the options.
+
+    Raises:
+        Problem
+    """
     target = await _target(options, setup, planned)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

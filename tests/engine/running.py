@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -53,19 +54,22 @@ def engine_process(
     *,
     sglang: str = INSTALLED,
     engine_args: Sequence[str] = (),
+    **of_profile: Any,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The worker's own command for the CPU, run on any checkpoint; output goes to run_dir/engine.log.
 
     Args:
         dllm: instead of the model file's.
         sglang: the version, one of OLDEST and INSTALLED.
+        of_profile: in place of what the profile says of the engine.
     """
-    model = catalog.load_model("tiny-llada2")
+    model, profile = catalog.load_model("tiny-llada2"), catalog.load_profile("cpu-dev")
+    engine = profile.models[model.name].model_copy(update=of_profile)
     if dllm is not None:
         model = model.model_copy(update={"dllm": dllm})
     planned = command.build(
         model,
-        catalog.load_profile("cpu-dev"),
+        profile.model_copy(update={"models": {model.name: engine}}),
         str(location),
         checkpoint.facts(model, str(location)),
         port=port,

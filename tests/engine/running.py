@@ -45,8 +45,7 @@ def sglang_environment(sglang: str) -> dict[str, str]:
     return added | {"PYTHONPATH": f"{_OLDEST_FOLDER}{os.pathsep}{added['PYTHONPATH']}"}
 
 
-@contextmanager
-def engine_process(
+def engine_command(
     location: Path,
     port: int,
     run_dir: Path,
@@ -55,19 +54,19 @@ def engine_process(
     sglang: str = INSTALLED,
     engine_args: Sequence[str] = (),
     **of_profile: Any,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """The worker's own command for the CPU, run on any checkpoint; output goes to run_dir/engine.log.
+) -> command.EngineCommand:
+    """The worker's own command for the CPU, for any checkpoint.
 
     Args:
         dllm: instead of the model file's.
         sglang: the version, one of OLDEST and INSTALLED.
-        of_profile: in place of what the profile says of the engine.
+        of_profile: instead of what the profile says of the engine.
     """
     model, profile = catalog.load_model("tiny-llada2"), catalog.load_profile("cpu-dev")
-    engine = profile.models[model.name].model_copy(update=of_profile)
     if dllm is not None:
         model = model.model_copy(update={"dllm": dllm})
-    planned = command.build(
+    engine = profile.models[model.name].model_copy(update=of_profile)
+    return command.build(
         model,
         profile.model_copy(update={"models": {model.name: engine}}),
         str(location),
@@ -77,6 +76,20 @@ def engine_process(
         engine_args=engine_args,
         sglang_version=sglang,
     )
+
+
+@contextmanager
+def engine_process(
+    location: Path,
+    port: int,
+    run_dir: Path,
+    dllm: catalog.Dllm | None = None,
+    *,
+    sglang: str = INSTALLED,
+    **more: Any,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """An engine, run as `engine_command` says; output goes to run_dir/engine.log."""
+    planned = engine_command(location, port, run_dir, dllm, sglang=sglang, **more)
     planned.write_files()
     with (run_dir / "engine.log").open("wb") as log:
         process = subprocess.Popen(

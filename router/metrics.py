@@ -94,8 +94,8 @@ class RouterMetrics:
         Args:
             jobs: as `PoolQueue.reclaim` gives them. They have not waited.
         """
-        for tier, count in jobs.items():
-            self._waits_of(pool, tier).add(0.0, count)  # also of none, so that there is an increase to see
+        for tier in Tier:
+            self._waits_of(pool, tier).add(0.0, jobs.get(tier, 0))
 
     def set_depth(self, pool: str, depth: Depth) -> None:
         for tier, of_tier in depth.tiers.items():

@@ -175,7 +175,9 @@ class PoolQueue(Inspection, Orders):
             fates={worker.decode(): [fate.decode() for fate in jobs] for worker, *jobs in workers},
             orphans=orphans,
             more=bool(more),
-            at_once={tier: int(counts.pop(b"at_once:" + tier.encode(), 0)) for tier in Tier},
+            at_once={
+                tier: int(jobs) for tier in Tier if (jobs := counts.pop(b"at_once:" + tier.encode(), None))
+            },
             tally={reason.decode(): int(jobs) for reason, jobs in counts.items()},
         )
 

@@ -199,9 +199,10 @@ async def test_a_claim_read_but_not_held_is_given_back(queue: PoolQueue) -> None
 
 async def test_claims_of_one_millisecond_are_told_apart(queue: PoolQueue, connections: Connections) -> None:
     jobs = range(30)
-    await beat(queue, slots=len(jobs))
-    for number in jobs:
-        await queue.admit(job(number))
+    async with held(queue):
+        await beat(queue, slots=len(jobs))
+        for number in jobs:
+            await queue.admit(job(number))
     await queue.dispatch()
     entries: Any = await connections.commands.xrange(PREFIX + "commands:w")
     ids = [id.decode() for id, _ in entries]

@@ -147,7 +147,7 @@ async def test_what_has_no_answer_is_asked_again(
 ) -> None:
     answers = str(tmp_path / "answers.jsonl")
     calculator.silent = {7}
-    output, errors = await evaluate(url, questions, "--timeout", "0.5", "-o", answers, status=1)
+    output, errors = await evaluate(url, questions, "--timeout", "5", "-o", answers, status=1)
     assert "question 7: TimeoutError" in errors
     assert "Right: 39 of 39" in output
     calculator.silent = set()

@@ -14,8 +14,7 @@ from dllm_stack.messages import (
 )
 from dllm_stack.queue import PoolQueue, Position
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
-from tests.queue.kit import POOL, PREFIX, beat, commands, dispatch_one, id_of, job, kill, replies
+from tests.queue.kit import POOL, PREFIX, beat, commands, dispatch_one, id_of, job, kill, patient, replies
 
 ASKED = Question("q" * 32, "g", Tokenize([TextPrompt("Hi")], True))
 TOLD = Information(token_ids=[[1, 2]], context_length=100)
@@ -23,7 +22,7 @@ TOLD = Information(token_ids=[[1, 2]], context_length=100)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, QueueSettings())
+    return PoolQueue(connections, POOL, patient())
 
 
 async def test_a_worker_is_asked_and_tells(queue: PoolQueue) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -153,3 +154,10 @@ async def test_what_has_no_answer_is_asked_again(
     calculator.silent = set()
     output, _ = await evaluate(url, questions, "-o", answers)
     assert "Right: 40 of 40" in output
+
+
+def test_it_needs_nothing_that_the_image_of_a_gateway_lacks() -> None:
+    lacking = ("matplotlib", "numpy", "psutil", "tokenizers")
+    code = f"import sys, dllm_stack.eval.session; print([name for name in {lacking} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

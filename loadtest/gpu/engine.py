@@ -34,6 +34,8 @@ _LOG_TAIL = 6000
 # bounds that. Several engines share the card.
 _MEM_FRACTION = 0.85
 _KV_TOKENS = {"cpu": 16_384, "cuda": 65_536}
+# SGLang does not start on GPUs of which one has less memory free, as where other engines are loading.
+_UNEVEN_MEMORY = {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Variant:
         may_fail: go on without it where it does not start.
         moe: folder of configurations of SGLang's kernel for a mixture of experts, as configs/moe is; None:
             SGLang's own alone.
+        gpus: the numbers of those that share the model, on a CPU of cores; None: the first one.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Variant:
     deterministic: bool = False
     may_fail: bool = False
     moe: Path | None = None
+    gpus: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ class Machine:
             *("--mem-fraction-static", str(_MEM_FRACTION)),
             *_DEVICE_ARGUMENTS[self.device],
             *(["--enable-deterministic-inference"] if variant.deterministic else []),
+            *(["--tp-size", str(len(variant.gpus))] if variant.gpus else []),
             # So that no request leans on the KV cache of one before it.
             *("--disable-radix-cache", "--page-size", "1"),
             *("--skip-tokenizer-init", "--skip-server-warmup"),
@@ -117,8 +122,10 @@ class Machine:
         if variant.moe is not None:
             moe.link(moe.links(variant.moe, folder / "moe"))
             more[moe.VARIABLE] = str(folder / "moe")
+        if variant.gpus:
+            more |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, variant.gpus)), **_UNEVEN_MEMORY}
         if self.device == "cpu":
-            more |= cpu.engine_environment()
+            more |= cpu.engine_environment(len(variant.gpus or [0]))
         path = more.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
         site = [str(engine_plugins.write(folder / "site", plugins)), str(_ROOT)]
         more["PYTHONPATH"] = os.pathsep.join([*site, *([path] if path else [])])

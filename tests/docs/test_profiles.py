@@ -61,7 +61,7 @@ def test_every_mode_is_listed() -> None:
 def test_what_a_round_does_is_listed() -> None:
     engine = Engine(mem_fraction=0.5, max_running_requests=1)
     rows = [
-        [code(vendor), *map(str, decoder_file.rounds(engine, vendor))] for vendor in ("nvidia", "amd", "cpu")
+        [code(vendor), *map(str, decoder_file.rounds(engine, vendor, 1))] for vendor in ("nvidia", "amd", "cpu")
     ]
     header = ["vendor", "`prompt_rows`", "`mixed_prompt_rows`", "`steps_per_round`"]
     assert_holds("profiles.md", table(header, *rows))

@@ -28,11 +28,11 @@ class LocalWorker(NamedTuple):
 
 
 def workers(settings: Settings) -> list[LocalWorker]:
-    """As many of each model as the machine's GPUs hold, without GPUs one; the first on worker.port and the
-    others behind it.
+    """As many of each model as the machine's GPUs hold; one, where there are none, or too few for all models.
+    The first is on worker.port, and the others behind it.
 
     Raises:
-        StartError: what is set for one model cannot be for several, or not all of them fit.
+        StartError: what is set for one model cannot be for several.
     """
     models = settings.up.models or [settings.worker.model]
     for name in ("checkpoint", "engine_url"):
@@ -63,11 +63,8 @@ def _places(settings: Settings, models: Sequence[str]) -> list[list[dict[str, st
     if sizes is None:
         return one_each
     shares = layout.shares(sizes, len(found.gpus))
-    if without := [model for model, its in zip(models, shares, strict=True) if not its]:
-        raise StartError(
-            f"There is no GPU left for {', '.join(without)}: the models of up.models need {sum(sizes)} "
-            f"together, and this machine has {len(found.gpus)}."
-        )
+    if not all(shares):
+        return one_each  # that share the GPUs
     return [[layout.visible(found, gpus) for gpus in its] for its in shares]
 
 

@@ -183,6 +183,9 @@ show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000
 show-image: setup ## The image of gateway and router, built and run without a registry (root, buildah, debootstrap)
 	@$(VENV)/bin/python -m deploy.images.show
 
+show-tensor: setup $(OLDEST)/.installed ## Two ranks on two cores: the ids of one, alone and mixed; a rank that dies, hangs or differs (8 minutes)
+	@DLLM_TEST_TENSOR=1 $(VENV)/bin/python -m pytest tests/engine/tensor
+
 show-decoding: setup $(OLDEST)/.installed ## Every decoding algorithm against its plain form, alone and mixed, on both SGLangs
 	@$(VENV)/bin/python -m pytest tests/engine/decoding
 
@@ -204,6 +207,10 @@ bench-gpu-kernel: ## The one read of the logits against torch and the memory: on
 bench-gpu-modes: ## The demo model by mode, and whether answers go on identically from a block: on an H200
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),.run/gpu-modes.json) $(OPTIONS)
+
+bench-gpu-tensor: ## Stock and ours on one GPU and on two, ids, and two workers against one of two GPUs: on two H200s
+	@mkdir -p .run
+	@$(PYTHON) -m loadtest.gpu.tensor --out $(or $(JSON),.run/gpu-tensor.json) $(OPTIONS)
 
 tune-moe: ## Files for SGLang's kernel for a mixture of experts, tuned for LLaDA2-mini: on an H200
 	@$(PYTHON) -m loadtest.gpu.moe --out $(or $(OUT),configs/moe) $(OPTIONS)

@@ -143,6 +143,7 @@ def main() -> None:
     parser.add_argument("--more", type=int, help="so many, too, at last; not with one running request")
     parser.add_argument("--concurrency", type=int, default=100, help="in place of 100")
     parser.add_argument("--threshold", type=float, default=0.0, help="of LowConfidence; see above")
+    parser.add_argument("--after", type=Path, help="load, and wait for this file before the first request")
     parser.add_argument("--without-alone", action="store_true", help="no engine with one running request")
     parser.add_argument("--demo", action="store_true", help="the demo model, too")
     arguments = parser.parse_args()
@@ -150,6 +151,8 @@ def main() -> None:
     with table.machine(arguments) as machine:
         try:
             with _started(machine, arguments) as sides:
+                while arguments.after and not arguments.after.exists():
+                    time.sleep(0.2)
                 asyncio.run(_measure(sides, arguments, notebook))
         except (EngineError, Problem, RuntimeError) as error:
             sys.exit(str(error))

@@ -1,8 +1,8 @@
 """Other projects' gateways in front of simulators, installed apart from the stack (`loadtest/peers.sh`).
 
 Each as it comes, but for what makes it faster or lose less: as many threads or processes as there are cores,
-engines taken in turns, what was answered in no part is tried again, no logs. Only litellm stays one process: a
-second one takes longer to start than its parent waits for it.
+engines taken in turns, what was answered in no part is tried again, no logs. Only litellm stays one process:
+others take longer to start than their parent waits for them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Peer:
     """
     Attributes:
         program: in ENVIRONMENT.
-        start: given the engines' URLs, a port and a folder for its files: the arguments after the program, and
-            what is added to its environment.
+        start: given the engines' URLs, a port and a folder for its files: the arguments after the program,
+            and what is added to its environment.
         probe: the path that answers 200 once it serves.
         package: as pinned; None: it tells its version itself.
     """

@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -41,13 +41,15 @@ class Answer:
 
 
 class Connection(asyncio.Protocol):
-    """TCP_NODELAY is on, as it is on every transport of asyncio.
+    """TCP_NODELAY is on, as it is on every transport of asyncio and uvloop.
 
     Args:
+        own: the socket, which both event loops have a different way to get at.
         quick_ack: what arrives is acknowledged at once, and not when the kernel thinks fit.
     """
 
-    def __init__(self, quick_ack: bool = False) -> None:
+    def __init__(self, own: socket.socket, quick_ack: bool) -> None:
+        self._socket = own
         self._quick_ack = quick_ack
         self._transport: asyncio.Transport | None = None
         self._done: asyncio.Future[bool] | None = None
@@ -58,7 +60,14 @@ class Connection(asyncio.Protocol):
         """Raises OSError."""
         where = urlsplit(url)
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: cls(quick_ack), where.hostname, where.port)
+        own = socket.socket()
+        own.setblocking(False)
+        try:
+            await loop.sock_connect(own, (where.hostname, where.port))
+            _, connection = await loop.create_connection(lambda: cls(own, quick_ack), sock=own)
+        except BaseException:
+            own.close()
+            raise
         return connection
 
     @property
@@ -95,14 +104,12 @@ class Connection(asyncio.Protocol):
         self._status, self._body, self._first = 0, bytearray(), float("inf")
 
     def _acknowledge(self) -> None:
-        assert self._transport is not None
-        self._transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of another class
         if self._quick_ack:
             self._acknowledge()
 

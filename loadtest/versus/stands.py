@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+import aiohttp
 import psutil
 
 from loadtest.fleet import START_S, Fleet, Member, Size, ready, simulator
@@ -89,8 +90,10 @@ async def stand(name: str, urls: list[str], env: dict[str, str] | None = None) -
         return
     async with AsyncExitStack() as stack:
         try:
-            made = await stack.enter_async_context(_ours(urls, env or {}) if name == OURS else _peer(name, urls))
-            await _serves(made)
+            made = await stack.enter_async_context(
+                _ours(urls, env or {}) if name == OURS else _peer(name, urls)
+            )
+            await _serves(made, urls)
         except TimeoutError as error:
             raise UnusableError(f"{name} does not serve within {START_S:g} s") from error
         yield made
@@ -128,17 +131,27 @@ async def _ready(member: Member) -> None:
         ended.cancel()
 
 
-async def _serves(made: Stand) -> None:
-    """Some are ready before they know an engine."""
+async def _serves(made: Stand, urls: list[str]) -> None:
+    """Some are ready before they know their engines."""
     chat = await Chat.numbered(0)
-    right, until = chat.answer(1), time.monotonic() + START_S
-    while True:
-        answer = await ask_once(made.url, chat.request(1, stream=False))
-        if (found := text(answer, stream=False)) == right:
-            return
-        if time.monotonic() > until:
-            raise UnusableError(f"{made.name} answers {answer.status} {found!r} instead of {right!r}")
-        await asyncio.sleep(_RETRY_S)
+    request, right, until = chat.request(1, stream=False), chat.answer(1), time.monotonic() + START_S
+    async with aiohttp.ClientSession() as http:
+        before = [await _completed(http, url) for url in urls]
+        while True:
+            answers = await asyncio.gather(*(ask_once(made.url, request) for _ in range(2 * len(urls))))
+            found = {text(answer, stream=False) for answer in answers}
+            after = [await _completed(http, url) for url in urls]
+            if found == {right} and all(old < new for old, new in zip(before, after, strict=True)):
+                return
+            if time.monotonic() > until:
+                statuses = {answer.status for answer in answers}
+                raise UnusableError(f"{made.name} answers {statuses} {found} instead of {right!r}")
+            await asyncio.sleep(_RETRY_S)
+
+
+async def _completed(http: aiohttp.ClientSession, engine: str) -> int:
+    async with http.get(f"{engine}/totals") as response:
+        return int((await response.json())["completed"])
 
 
 def _family(process: psutil.Process) -> list[psutil.Process]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import statistics
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from loadtest.peers import PEERS, AbsentError
 from loadtest.versus.chat import Chat
 from loadtest.versus.connection import Answer
 from loadtest.versus.overload import HEAVY, LIGHT, offer
+from loadtest.versus.quantile import milliseconds
 from loadtest.versus.stands import OURS, UnusableError, engines, stand
 
 RATES = {HEAVY: 50.0, LIGHT: 1.0}  # requests a second
@@ -141,8 +141,7 @@ def _good(answer: Answer) -> bool:
 
 
 def _ttft_ms(answers: list[Answer], percent: float) -> float:
-    values = [each.ttft_s for each in answers if _good(each)]
-    return 1000 * statistics.quantiles(values, n=100, method="inclusive")[round(percent) - 1]
+    return milliseconds([each.ttft_s for each in answers if _good(each)], percent)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from loadtest.versus.herd import herd
 from loadtest.versus.killed import killed
 from loadtest.versus.overload import overload
 from loadtest.versus.results import Results, Trials
-from loadtest.versus.speed import PACES, Pace, Speed
+from loadtest.versus.speed import PACES, WARM_UP_S, Pace, Speed
 from loadtest.versus.stands import DIRECT, NAMES, Stand, UnusableError, engines, stand
 from loadtest.versus.targets import targets
 
@@ -41,7 +41,9 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-async def compare_speed(results: Results, names: list[str], pace: Pace, rounds: int) -> None:
+async def compare_speed(
+    results: Results, names: list[str], pace: Pace, rounds: int, warm_up_s: float = WARM_UP_S
+) -> None:
     speed = await Speed.prepared(pace.workloads)
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(engines(1, pace.arguments))
@@ -53,7 +55,7 @@ async def compare_speed(results: Results, names: list[str], pace: Pace, rounds: 
                 except (AbsentError, UnusableError) as error:
                     skip(results, name, error)
         say(f"\n{pace.told}; {rounds} rounds")
-        await speed.rounds(stands, rounds, lambda number: say(f"  round {number} is over"))
+        await speed.rounds(stands, rounds, warm_up_s, lambda number: say(f"  round {number} is over"))
         for each in stands:
             results.versions[each.name] = each.version
             results.memory[each.name] = each.memory()

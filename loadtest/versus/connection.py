@@ -140,13 +140,19 @@ class Connection(asyncio.Protocol):
             self._done.set_result(True)
 
 
+def lost(sent: float | None = None) -> Answer:
+    """There was none."""
+    now = time.monotonic()
+    return Answer(0, b"", False, now if sent is None else sent, float("inf"), now)
+
+
 async def ask_once(url: str, request: bytes) -> Answer:
     """On a connection of its own; status 0 if there is none to be had."""
     sent = time.monotonic()
     try:
         connection = await Connection.open(url)
     except OSError:
-        return Answer(0, b"", False, sent, float("inf"), time.monotonic())
+        return lost(sent)
     try:
         return await connection.ask(request)
     finally:

@@ -14,9 +14,8 @@ from loadtest.versus.trial import falls, load
 
 HERD, HONEST = 48, 4  # clients; of the herd one half streams
 _LONG, _SHORT = 24, 4  # blocks of an answer; so a long one takes 6 s
-_STAY_S = 1.5
+STAY_S, WITHIN_S = 1.5, 5.0
 _AFTER_S = 1.0
-_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Herd:
     """
     Attributes:
         freed_s: from the herd's leaving to when the engines have no requests but the honest clients';
-            infinite if that takes longer than 5 s.
+            infinite if that takes too long.
         left: requests of the herd that the engines still have after 1 s.
         right, asked: answers to the honest clients, who stream on, and their requests.
     """
@@ -35,7 +34,12 @@ class Herd:
     asked: int
 
 
-async def herd(url: str, engines: list[str]) -> Herd:
+async def herd(url: str, engines: list[str], stay_s: float = STAY_S, within_s: float = WITHIN_S) -> Herd:
+    """
+    Args:
+        stay_s: how long the herd stays.
+        within_s: how long the engines are given.
+    """
     stop = asyncio.Event()
     chats = [await Chat.numbered(number) for number in range(HONEST)]
     long = await Chat.numbered(HONEST)
@@ -45,12 +49,12 @@ async def herd(url: str, engines: list[str]) -> Herd:
             asyncio.create_task(ask_once(url, long.request(_LONG, stream=number % 2 == 0)))
             for number in range(HERD)
         ]
-        await asyncio.sleep(_STAY_S)
+        await asyncio.sleep(stay_s)
         for client in crowd:
             client.cancel()
         await asyncio.gather(*crowd, return_exceptions=True)
         began = time.monotonic()
-        freed = asyncio.create_task(falls(http, engines, HONEST, _WITHIN_S))
+        freed = asyncio.create_task(falls(http, engines, HONEST, within_s))
         await asyncio.sleep(began + _AFTER_S - time.monotonic())
         left = max((await load(http, engines)).requests - HONEST, 0)
         freed_s = await freed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from loadtest.fleet import Member, ready
@@ -11,8 +12,7 @@ from loadtest.versus.chat import Chat, text
 from loadtest.versus.connection import ask_once
 
 CLIENTS = 8  # that stream, and as many that do not
-SECONDS = 6.0
-_KILL_AFTER_S, _START_AFTER_S = 1.6, 3.2
+SECONDS, KILL_AFTER_S, DOWN_S = 6.0, 1.6, 1.6
 _BLOCKS = 4
 _PAUSE_S = 0.1  # of a client that got no answer
 
@@ -38,13 +38,27 @@ class _Sent:
     took_s: float
 
 
-async def killed(url: str, engine: Member, seconds: float = SECONDS) -> Killed:
-    """Args: engine: the one that is killed."""
+async def killed(
+    url: str,
+    engine: Member,
+    seconds: float = SECONDS,
+    kill_after_s: float = KILL_AFTER_S,
+    down_s: float = DOWN_S,
+) -> Killed:
+    """
+    Args:
+        engine: the one that is killed.
+        seconds: at least; the engine serves again in the end.
+        down_s: until it is started again.
+    """
+    chats = [await Chat.numbered(number) for number in range(2 * CLIENTS)]
     until = time.monotonic() + seconds
-    clients = [
-        _client(url, await Chat.numbered(number), number % 2 == 0, until) for number in range(2 * CLIENTS)
-    ]
-    fault = asyncio.create_task(_fault(engine))
+    fault = asyncio.create_task(_fault(engine, kill_after_s, down_s))
+
+    def over() -> bool:
+        return fault.done() and time.monotonic() > until
+
+    clients = [_client(url, chat, number % 2 == 0, over) for number, chat in enumerate(chats)]
     sent = [each for client in await asyncio.gather(*clients) for each in client]
     await fault
     kinds = [[each for each in sent if each.stream is stream] for stream in (True, False)]
@@ -56,17 +70,17 @@ async def killed(url: str, engine: Member, seconds: float = SECONDS) -> Killed:
     )
 
 
-async def _fault(engine: Member) -> None:
-    await asyncio.sleep(_KILL_AFTER_S)
+async def _fault(engine: Member, kill_after_s: float, down_s: float) -> None:
+    await asyncio.sleep(kill_after_s)
     await engine.kill()
-    await asyncio.sleep(_START_AFTER_S - _KILL_AFTER_S)
+    await asyncio.sleep(down_s)
     await engine.start()
     await ready(engine)
 
 
-async def _client(url: str, chat: Chat, stream: bool, until: float) -> list[_Sent]:
+async def _client(url: str, chat: Chat, stream: bool, over: Callable[[], bool]) -> list[_Sent]:
     request, right, sent = chat.request(_BLOCKS, stream=stream), chat.answer(_BLOCKS), []
-    while time.monotonic() < until:
+    while not over():
         answer = await ask_once(url, request)
         sent.append(_Sent(stream, text(answer, stream=stream) == right, answer.total_s))
         if not sent[-1].right:

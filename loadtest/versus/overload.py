@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-import statistics
 import time
 from dataclasses import dataclass
 
 from loadtest.versus.chat import Chat
-from loadtest.versus.connection import Answer, ask_once
+from loadtest.versus.connection import Answer, ask_once, lost
+from loadtest.versus.quantile import milliseconds
 from loadtest.versus.trial import CAPACITY
 
 HEAVY, LIGHT = "heavy", "light"
-SECONDS = 12.0
+SECONDS, LAST_S = 12.0, 2.0
 RATES = {HEAVY: 2 * CAPACITY - 3.0, LIGHT: 3.0}  # requests a second
 _BLOCKS = 4
-_LAST_S = 2.0  # of the flood, in which the light tenant sends nothing: what it has sent may still be answered
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,16 @@ class Overload:
     heavy: int
 
     def ms(self, percent: int) -> float:
-        return 1000 * statistics.quantiles(self.ttft_s, n=100, method="inclusive")[percent - 1]
+        return milliseconds(self.ttft_s, percent)
 
 
-async def overload(url: str, seconds: float = SECONDS) -> Overload:
+async def overload(url: str, seconds: float = SECONDS, last_s: float = LAST_S) -> Overload:
+    """
+    Args:
+        last_s: of the flood, in which the light tenant sends nothing: what it has sent may still be answered.
+    """
     until = time.monotonic() + seconds
-    spans = {HEAVY: seconds, LIGHT: seconds - _LAST_S}
+    spans = {HEAVY: seconds, LIGHT: seconds - last_s}
     chat = await Chat.numbered(0)
     heavy, light = await asyncio.gather(
         *(
@@ -78,4 +81,4 @@ async def _ask(url: str, request: bytes, until: float | None) -> Answer:
         async with asyncio.timeout(None if until is None else until - sent):
             return await ask_once(url, request)
     except TimeoutError:
-        return Answer(0, b"", False, sent, float("inf"), time.monotonic())
+        return lost(sent)

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loadtest.versus.chat import Chat, text
-from loadtest.versus.connection import Answer, Connection
+from loadtest.versus.connection import Answer, Connection, lost
+from loadtest.versus.quantile import milliseconds
 from loadtest.versus.stands import Stand
 
 BLOCKS = 4  # of an answer, 32 tokens each
 WARM_UP_S = 2.0
 _CHATS = 16
+_PAUSE_S = 0.05  # of a client that gets no connection
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,7 @@ class Measured:
 
     def ms(self, times: str, percent: int) -> float:
         """Args: times: ttft_s or total_s."""
-        values: list[float] = getattr(self, times)
-        return 1000 * statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+        return milliseconds(getattr(self, times), percent)
 
 
 class Speed:
@@ -108,11 +109,13 @@ class Speed:
     async def prepared(cls, workloads: list[Workload]) -> Speed:
         return cls([await Chat.numbered(number) for number in range(_CHATS)], workloads)
 
-    async def rounds(self, stands: list[Stand], count: int, told: Callable[[int], None]) -> None:
+    async def rounds(
+        self, stands: list[Stand], count: int, warm_up_s: float, told: Callable[[int], None]
+    ) -> None:
         """After a warm-up. Gateways take turns within a workload, each time in another order."""
         dice, most = random.Random(0), max(self._workloads, key=lambda workload: workload.clients)
         for stand in stands:
-            await self._load(stand, most, WARM_UP_S)
+            await self._load(stand, most, warm_up_s)
         for number in range(count):
             for workload in self._workloads:
                 for stand in dice.sample(stands, len(stands)):
@@ -133,19 +136,31 @@ class Speed:
         measured.total_s += [answer.total_s for answer in right]
 
     async def _load(self, stand: Stand, workload: Workload, seconds: float) -> list[tuple[Chat, Answer]]:
+        """Each client asks at least once."""
         requests = itertools.cycle(
             (chat, chat.request(BLOCKS, stream=workload.stream)) for chat in self._chats
         )
-        connections = [await Connection.open(stand.url, workload.quick_ack) for _ in range(workload.clients)]
+        connections = [await _connect(stand, workload) for _ in range(workload.clients)]
         until, asked = time.monotonic() + seconds, []
 
-        async def client(connection: Connection) -> None:
-            while time.monotonic() < until:
-                if not connection.usable:
-                    connection = await Connection.open(stand.url, workload.quick_ack)
+        async def client(connection: Connection | None) -> None:
+            while True:
                 chat, request = next(requests)
-                asked.append((chat, await connection.ask(request)))
-            connection.leave()
+                asked.append((chat, await connection.ask(request) if connection else lost()))
+                if time.monotonic() >= until:
+                    break
+                if connection is None or not connection.usable:
+                    connection = await _connect(stand, workload)
+            if connection is not None:
+                connection.leave()
 
         await asyncio.gather(*map(client, connections))
         return asked
+
+
+async def _connect(stand: Stand, workload: Workload) -> Connection | None:
+    try:
+        return await Connection.open(stand.url, workload.quick_ack)
+    except OSError:
+        await asyncio.sleep(_PAUSE_S)
+        return None

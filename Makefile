@@ -144,12 +144,15 @@ show-dashboards: $(VENV)/.prometheus ## Every expression of dashboards and rules
 show-charts: $(VENV)/.helm ## Every chart in every way, by Helm 4 and 3, against Kubernetes 1.29 to 1.37 and the Pod Security Standard
 	@$(VENV)/bin/python -m deploy.charts.show
 
+show-peers: setup $(PEERS)/.installed ## This stack beside six other gateways, same simulator, in turns: times, CPU, overload, faults (10 minutes)
+	@mkdir -p .run
+	@$(VENV)/bin/python -m loadtest.versus --json $(or $(JSON),.run/peers.json) $(OPTIONS)
+
 show-fairness: setup $(PEERS)/.installed ## A flood beside a light tenant, here and behind two other gateways
 	@$(VENV)/bin/python -m loadtest.fairness
 
-$(PEERS)/.installed: loadtest/peers.txt
-	@$(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/pip install --quiet --requirement loadtest/peers.txt
+$(PEERS)/.installed: loadtest/peers.txt loadtest/peers.sh
+	@loadtest/peers.sh $(PYTHON) $(PEERS)
 	@touch $@
 
 show-helm-lifecycle: setup $(VENV)/.helm ## Helm 4, Helm 3 and kubectl install, upgrade, roll back, test and uninstall, on a fake of the API

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any, NoReturn
 
 import structlog
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from dllm_stack import log as logs
@@ -117,7 +118,7 @@ def run(settings: Settings) -> None:
     """
     logs.configure(settings, "router")
     try:
-        asyncio.run(_until_signalled(Router(settings)))
+        uvloop.run(_until_signalled(Router(settings)))
     except (CannotStart, TracingError) as reason:
         print(reason, file=sys.stderr)
         raise SystemExit(2) from None

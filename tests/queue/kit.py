@@ -26,6 +26,7 @@ from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from dllm_stack.queue import START, Dispatched, PoolQueue
 from dllm_stack.queue import pool as pool_module
 from dllm_stack.redis import Connections
+from dllm_stack.settings import QueueSettings
 
 POOL = "tiny"
 PREFIX = f"dllm:{{{POOL}}}:"
@@ -35,6 +36,11 @@ AFTER_BLOCK = Place(3, 5)
 DONE = End(outcome=Outcome.COMPLETED, finish_reason="stop", prompt_tokens=5, completion_tokens=3)
 FAILED = End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.ENGINE_ERROR, "It broke."))
 CANCELLED = End(outcome=Outcome.CANCELLED)
+
+
+def patient(**settings: Any) -> QueueSettings:
+    """Between two steps of a test a machine may stand still, and nobody be taken for dead."""
+    return QueueSettings(**{"heartbeat_ttl_s": 10_000.0} | settings)
 
 
 class WatchedQueue(PoolQueue):
@@ -143,10 +149,10 @@ async def ends(queue: PoolQueue, gateway: str = "g") -> list[tuple[int, Outcome,
 async def woken(queue: PoolQueue, cause: Awaitable[object]) -> bool:
     """Does a router asleep wake for this?"""
     # Nobody takes a sleep to its end for an awakening, however busy the machine is.
-    with patch.object(pool_module, "BLOCK_S", 20.0):
+    with patch.object(pool_module, "BLOCK_S", 60.0):
         sleeper = asyncio.create_task(queue.wait())
         await cause
-        done, _ = await asyncio.wait({sleeper}, timeout=15.0)
+        done, _ = await asyncio.wait({sleeper}, timeout=50.0)
         await sleeper
     return bool(done)
 

@@ -14,7 +14,6 @@ from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import START, PoolQueue
 from dllm_stack.queue.script import DISPATCH_AT_MOST
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     AFTER_BLOCK,
     BEGINNING,
@@ -34,6 +33,7 @@ from tests.queue.kit import (
     keys_of_jobs,
     numbers,
     pass_time,
+    patient,
     replies,
     sleeps_on,
     woken,
@@ -42,7 +42,7 @@ from tests.queue.kit import (
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return WatchedQueue(connections, POOL, QueueSettings(max_attempts=2))
+    return WatchedQueue(connections, POOL, patient(max_attempts=2))
 
 
 async def test_a_job_goes_to_a_free_slot_and_its_replies_to_its_gateway(
@@ -286,14 +286,14 @@ async def test_depth_counts_what_is_there(queue: PoolQueue, connections: Connect
     for number in range(3):
         await queue.admit(job(number))
     await queue.dispatch()
-    await pass_time(connections, 3)
+    await pass_time(connections, 300)
     depth = await queue.depth()
     assert (depth.waiting, depth.running, depth.slots, depth.workers) == (1, 2, 2, 1)
     assert depth.waiting_bytes == len(encode(job(2)))
-    assert 3 <= depth.oldest_s < 10
+    assert 300 <= depth.oldest_s < 400
     await queue.finish("w", id_of(0), 1, BEGINNING, DONE)
     dispatched = await dispatch_one(queue)
-    assert 3 <= dispatched.waited_s < 10
+    assert 300 <= dispatched.waited_s < 400
 
 
 async def test_what_another_version_wrote_ends_its_job_and_no_other(

@@ -12,7 +12,7 @@ from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.queue.script import AGED_SHARE
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings, TenantSettings
+from dllm_stack.settings import TenantSettings
 from tests.queue.kit import (
     BEGINNING,
     CANCELLED,
@@ -25,6 +25,7 @@ from tests.queue.kit import (
     job,
     numbers,
     pass_time,
+    patient,
     run_one,
 )
 
@@ -36,7 +37,7 @@ def queue(connections: Connections) -> PoolQueue:
         "limited": TenantSettings(max_running=2),
         "default": TenantSettings(),
     }
-    return WatchedQueue(connections, POOL, QueueSettings(tenants=tenants))
+    return WatchedQueue(connections, POOL, patient(tenants=tenants))
 
 
 async def test_the_first_come_is_the_first_served_when_the_clock_goes_back(

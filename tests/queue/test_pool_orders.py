@@ -8,7 +8,6 @@ from dllm_stack.messages import Committed, Tier
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     AFTER_BLOCK,
     BEGINNING,
@@ -25,6 +24,7 @@ from tests.queue.kit import (
     kill,
     numbers,
     pass_time,
+    patient,
     woken,
 )
 
@@ -34,13 +34,13 @@ MONTH_MS, DAY_MS = 30 * 86_400_000, 86_400_000
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return WatchedQueue(connections, POOL, QueueSettings(max_waiting_jobs=3, heartbeat_ttl_s=1000))
+    return WatchedQueue(connections, POOL, patient(max_waiting_jobs=3))
 
 
 @pytest.fixture
 def other(connections: Connections) -> PoolQueue:
     """As another process sees the same pool."""
-    return WatchedQueue(connections, POOL, QueueSettings())
+    return WatchedQueue(connections, POOL, patient())
 
 
 async def refusal(queue: PoolQueue, number: int) -> ErrorCode | None:

@@ -14,7 +14,6 @@ from dllm_stack.messages import (
 )
 from dllm_stack.queue import PoolQueue, Position
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     POOL,
     PREFIX,
@@ -25,6 +24,7 @@ from tests.queue.kit import (
     id_of,
     job,
     kill,
+    patient,
     replies,
 )
 
@@ -34,7 +34,7 @@ TOLD = Information(token_ids=[[1, 2]], context_length=100)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return WatchedQueue(connections, POOL, QueueSettings())
+    return WatchedQueue(connections, POOL, patient())
 
 
 async def test_a_worker_is_asked_and_tells(queue: PoolQueue) -> None:

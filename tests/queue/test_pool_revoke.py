@@ -8,7 +8,6 @@ from dllm_stack.messages import Cancel, Place
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     AFTER_BLOCK,
     BEGINNING,
@@ -23,6 +22,7 @@ from tests.queue.kit import (
     id_of,
     job,
     keys_of_jobs,
+    patient,
     replies,
 )
 
@@ -31,7 +31,7 @@ REVOKED = (1, Outcome.CANCELLED, ErrorCode.CANCELLED)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return WatchedQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000))
+    return WatchedQueue(connections, POOL, patient())
 
 
 async def test_a_waiting_job(queue: PoolQueue, connections: Connections) -> None:

@@ -123,15 +123,16 @@ def build(
     dllm = None if "--dllm-algorithm" in given else model.dllm
     committed = block_size(dllm, facts, args)
     requests = given.get("--max-running-requests") or str(engine.max_running_requests)
+    tp = _number(given.get("--tp-size") or str(engine.tp))
     files: dict[Path, str] = {}
     algorithm: list[str] = []
     rows = 0
     if dllm:
         name, content = dllm.algorithm, yaml.safe_dump(dllm.config, sort_keys=False) if dllm.config else None
         if name is None:
-            rounds = decoder_file.rounds(engine, profile.vendor)
+            rounds = decoder_file.rounds(engine, profile.vendor, tp)
             name, rows = PER_REQUEST, rounds.rows
-            content = decoder_file.content(dllm, _number(requests), rounds)
+            content = decoder_file.content(dllm, _number(requests), rounds, check_ranks=engine.check_ranks)
         algorithm = ["--dllm-algorithm", name]
         if content is not None:
             path = run_dir / "dllm-algorithm.yaml"
@@ -161,7 +162,7 @@ def build(
     argv += args
     if rows and "--max-running-requests" in given:
         argv += capacity
-    env = _ENVIRONMENT | (cpu.engine_environment() if profile.vendor == "cpu" else {})
+    env = _ENVIRONMENT | (cpu.engine_environment(tp) if profile.vendor == "cpu" else {})
     links = {}
     # Whoever has set the variable has files of his own.
     if profile.gpu and moe.VARIABLE not in os.environ and moe.is_for(CONFIGS / "moe", profile.gpu):

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.request import urlopen
 
 import psutil
@@ -31,6 +31,14 @@ def _answers(url: str) -> bool:
         return False
 
 
+class Served(NamedTuple):
+    """A model's engine: its own address, and where its worker keeps what it prints."""
+
+    url: str
+    checkpoint: Path
+    log: Path
+
+
 class LocalStack:
     """Starts the stack on free ports and waits until it has printed its first answer.
 
@@ -47,9 +55,10 @@ class LocalStack:
         self._env = os.environ | ports | env
         self._output_file = Path(tempfile.mkstemp(prefix="up-", suffix=".out")[1])
         self._up: psutil.Popen
+        self._began = 0.0
 
     def __enter__(self) -> Self:
-        began = time.monotonic()
+        self._began = time.monotonic()
         with self._output_file.open("wb") as output:
             self._up = psutil.Popen(
                 [sys.executable, "-m", "dllm_stack.cli", "up"],
@@ -59,15 +68,23 @@ class LocalStack:
                 preexec_fn=stop_with(os.getpid()),
             )
         try:
-            while self._until not in self.output():
-                if self._up.poll() is not None or time.monotonic() - began > START_S:
-                    raise RuntimeError(f"the stack did not start:\n{self.output()}")
-                time.sleep(0.1)
+            self.wait_for(self._until)
         except BaseException:
             self.__exit__(None, None, None)
             raise
-        self.start_s = time.monotonic() - began
+        self.start_s = time.monotonic() - self._began
         return self
+
+    def wait_for(self, text: str) -> None:
+        """Returns once `up` has printed it.
+
+        Raises:
+            RuntimeError: it ended before, or the time in which engines start is over.
+        """
+        while text not in self.output():
+            if self._up.poll() is not None or time.monotonic() - self._began > START_S:
+                raise RuntimeError(f"the stack did not start:\n{self.output()}")
+            time.sleep(0.1)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -153,6 +170,19 @@ class LocalStack:
     def engine_url(self) -> str:
         """Of the first one."""
         return self.engine_urls[0]
+
+    @property
+    def served(self) -> dict[str, Served]:
+        """By model."""
+        engines = [_engine_of(worker) for worker in self.services("worker")]
+        return {
+            _argument(engine, "--served-model-name"): Served(
+                f"http://127.0.0.1:{_argument(engine, '--port')}",
+                Path(_argument(engine, "--model-path")),
+                Path(_argument(engine, "--dllm-algorithm-config")).parent / "engine.log",
+            )
+            for engine in engines
+        }
 
     @property
     def checkpoints(self) -> list[str]:

@@ -59,6 +59,7 @@ async def connections(redis_settings: RedisSettings) -> AsyncIterator[Connection
 _ENGINES = (
     "tests/demo/test_checkpoint.py",
     "tests/engine/decoding/test_engine.py",
+    "tests/engine/tensor/test_engine.py",
     "tests/engine/test_ends.py",
     "tests/engine/test_fuzz.py",
     "tests/engine/test_plugin.py",

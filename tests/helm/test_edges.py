@@ -491,9 +491,10 @@ def test_notes_are_commands_to_paste() -> None:
     (command,) = re.findall(r"^  curl (?:.*\\\n)*.*$", notes, re.MULTILINE)
     asked = json.loads(shlex.split(command.replace("\\\n", " "))[-1])
     assert (asked["model"], asked["stream"]) == ("llada2.1-mini", True)
-    compile(
-        "\n".join(re.findall(r"^  ((?:from|client|for|    |\)).*)$", notes, re.MULTILINE)), "NOTES", "exec"
-    )
+    (program,) = re.findall(r"^python3 - <<'PY'\n(.*)^PY$", notes, re.MULTILINE | re.DOTALL)
+    compile(program, "NOTES", "exec")
+    box = notes[notes.index("*****") :].splitlines()[:4]
+    assert len({len(line) for line in box}) == 1, box
 
 
 def test_notes_say_how_to_get_a_key() -> None:

@@ -12,12 +12,13 @@ import pytest
 
 from dllm_stack.messages import Decoding, Job, Reply, TokenPrompt
 from dllm_stack.outcomes import Outcome
-from dllm_stack.queue import START, PoolQueue
+from dllm_stack.queue import START
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings
 from loadtest.fleet import POOL, Fleet, Size, ready, simulator
 from loadtest.simulator.__main__ import CHECKPOINT
 from loadtest.simulator.voice import BLOCK, Answer, Voice
+from tests.queue.kit import WatchedQueue
 from tests.waiting import eventually
 from worker.engine.client import EngineClient, EngineRefusal, Generation, Progress
 
@@ -131,7 +132,7 @@ async def test_what_it_cannot_do_it_refuses(client: EngineClient) -> None:
 async def test_a_worker_serves_from_it(voice: Voice) -> None:
     async with Fleet(Size(gateways=0, routers=0, workers=1), pace=["--block-ms", "20"]) as fleet:
         connections = Connections(RedisSettings(url=fleet.redis_url, timeout_s=60))
-        queue = PoolQueue(connections, POOL, QueueSettings())
+        queue = WatchedQueue(connections, POOL, QueueSettings())
         job = Job(
             id=uuid.uuid4().hex,
             pool=POOL,

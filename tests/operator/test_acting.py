@@ -44,7 +44,7 @@ async def test_what_the_clients_of_a_gateway_are_told(
     async with serving(settings) as served:
         await eventually(lambda: lists_the_model(served))
         body = {"model": POOL, "prompt": "Hi"}
-        await beat(queue)
+        await beat(queue, slots=0)
 
         whole = asyncio.create_task(served.http.post("/v1/completions", json=body))
         await eventually(lambda: waits(queue))
@@ -57,6 +57,7 @@ async def test_what_the_clients_of_a_gateway_are_told(
         begun = asyncio.Event()
         stream = asyncio.create_task(read(served, body, begun))
         await eventually(lambda: waits(queue))
+        await beat(queue)
         [running] = await queue.dispatch()
         await queue.commit("w", running.job_id, running.attempt, BEGINNING, BLOCK)
         await begun.wait()

@@ -149,7 +149,7 @@ async def test_without_redis_there_is_one_line(arguments: list[str]) -> None:
 async def test_a_job_of_another_version(
     queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
 ) -> None:
-    await beat(queue, "w")
+    await beat(queue, "w", slots=0)
     await queue.admit(job(1))
     await connections.commands.set(f"{PREFIX}body:{id_of(1)}", b"unreadable")
     result = await run(redis_settings, "show", id_of(1))

@@ -14,10 +14,14 @@ TARGETS = [
     "sglang.srt.model_loader.loader.initialize_dummy_weights",
 ]
 _STANDARD_DEVIATION = 0.02  # as LLaDA2 is initialised
+_HEAD = "lm_head.weight"
 
 
 def fill(model: torch.nn.Module, low: float = 0.0, high: float = 0.0, seed: int = 1234) -> None:
-    """In place of SGLang's function; the same weights in every process."""
+    """In place of SGLang's function; the same weights in every process.
+
+    Where GPUs share a model, their parts of a weight are alike: it is another model than on one GPU.
+    """
     generator = None
     for name, parameter in model.named_parameters():
         if not parameter.is_floating_point():
@@ -31,3 +35,10 @@ def fill(model: torch.nn.Module, low: float = 0.0, high: float = 0.0, seed: int 
                 generator = torch.Generator(parameter.device).manual_seed(seed)
             for piece in parameter.data.view(-1).split(1 << 28):
                 piece.normal_(0, _STANDARD_DEVIATION, generator=generator)
+        if name == _HEAD:
+            parameter.data[_silent(model)] = 0
+
+
+def _silent(model: torch.nn.Module) -> list[int]:
+    """Tokens that no answer shall have: it would end before its length, or wait for its mask for ever."""
+    return [model.config.eos_token_id, model.config.mask_token_id]

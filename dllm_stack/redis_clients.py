@@ -84,7 +84,9 @@ class _Watch(Sentinel):
     def __init__(self, where: Sentinels, timeout_s: float) -> None:
         super().__init__([])  # type: ignore[no-untyped-call]
         each_s = timeout_s / (len(where.hosts) + 1)
-        options = {"protocol": 2, "retry": Retry(NoBackoff(), retries=0)} | where.own_options
+        # Nor is redis-py's own timeout used here: see Connections.
+        options = {"socket_timeout": None, "protocol": 2, "retry": Retry(NoBackoff(), retries=0)}
+        options |= where.own_options
         self.sentinels = [_Sentinel(each_s, host=host, port=port, **options) for host, port in where.hosts]
 
 

@@ -163,6 +163,24 @@ async def test_a_silent_sentinel_holds_nobody_up(watched: Watched) -> None:
     silent.send_signal(signal.SIGCONT)
 
 
+async def test_cancelling_a_caller_that_asks_the_sentinels_is_never_lost(watched: Watched) -> None:
+    """Or a service that is told to stop would not."""
+
+    async def call_for_ever(connections: Connections) -> None:
+        while True:
+            await connections.ping()
+
+    for turns in range(200):
+        async with connected(watched.url) as connections:
+            caller = asyncio.create_task(call_for_ever(connections))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            caller.cancel()
+            done, _ = await asyncio.wait({caller}, timeout=60)
+            assert done
+            assert caller.cancelled()
+
+
 async def test_a_service_unknown_to_the_sentinels_is_an_error(watched: Watched) -> None:
     async with connected(watched.url.replace(f"/{SERVICE}", "/other")) as connections:
         with pytest.raises(RedisError, match="other"):

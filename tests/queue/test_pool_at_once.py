@@ -7,6 +7,7 @@ import pytest
 from dllm_stack.messages import Cancel, Claim, Committed, Job, Tier
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
+from dllm_stack.queue.script import FEW_WORKERS
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RouterSettings, TenantSettings
 from tests.queue.kit import (
@@ -212,6 +213,19 @@ async def test_policies_choose_its_worker(connections: Connections) -> None:
     for number in range(20, 40):
         await queue.admit(job(number, session=str(number)))
     assert len({told.worker for told in queue.told()}) > 1
+
+
+async def test_among_many_workers_a_router_chooses(queue: WatchedQueue) -> None:
+    for number in range(FEW_WORKERS):
+        await beat(queue, f"w{number}")
+    assert await went(queue, job(1))
+    await beat(queue, "more", slots=2)
+    assert await went(queue, job(2))
+    for number in range(FEW_WORKERS, FEW_WORKERS + 2):
+        await beat(queue, f"w{number}")
+    assert not await went(queue, job(3))
+    assert not await sleeps_on(queue)
+    assert numbers(await queue.dispatch()) == [3]
 
 
 async def test_it_is_charged_to_its_tenant(queue: WatchedQueue, connections: Connections) -> None:

@@ -215,6 +215,22 @@ async def test_policies_choose_its_worker(connections: Connections) -> None:
     assert len({told.worker for told in queue.told()}) > 1
 
 
+async def test_whoever_has_died_is_passed_over(connections: Connections, queue: WatchedQueue) -> None:
+    """Though the session would prefer it, and no router has found it dead yet."""
+    alive = ["a", "b", "c"]
+    for name in alive:
+        await beat(queue, name, slots=2)
+    for number in range(3):
+        assert await queue.admit(job(number, session="s")) is None
+        [told] = queue.told()
+        alive.remove(told.worker)
+        await queue.finish(told.worker, id_of(number), 1, BEGINNING, DONE)
+        await kill(connections, "workers", told.worker)
+    assert not await went(queue, job(3, session="s"))
+    await beat(queue, "d")
+    assert [told.worker for told in await queue.dispatch()] == ["d"]
+
+
 async def test_among_many_workers_a_router_chooses(queue: WatchedQueue) -> None:
     for number in range(FEW_WORKERS):
         await beat(queue, f"w{number}")

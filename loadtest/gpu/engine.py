@@ -165,10 +165,6 @@ class Engine:
                 process_group=0,  # so that all of it can be killed
             )
 
-    @property
-    def url(self) -> str:
-        return self._url
-
     async def wait_until_up(self, http: aiohttp.ClientSession, deadline: float) -> None:
         """Raises EngineError: it ended, or it was not up by then (time.monotonic)."""
         while True:

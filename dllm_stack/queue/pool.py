@@ -107,7 +107,7 @@ class PoolQueue(Inspection, Orders):
             job.trace.parent if job.trace else "",
         )
         match verdict:
-            case [b"ok", rows]:
+            case [b"ok", *rows]:
                 self._dispatched(rows)
                 return None
             case [b"full", where, of, waiting, interval_ms]:

@@ -69,8 +69,8 @@ async def running(redis: RedisSettings, folder: Path, tracing: TracingSettings) 
     async with simulated() as engine:
         settings = Settings(
             redis=redis,
-            queue=QueueSettings(heartbeat_s=0.1),
-            worker=WorkerSettings(model=str(model), engine_url=engine.url, port=0, drain_s=1),
+            queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=60),
+            worker=WorkerSettings(model=str(model), engine_url=engine.url, port=0, drain_s=60),
             tracing=tracing,
         ).model_copy(update={"router": Settings().router.model_copy(update={"port": 0})})
         plan = plans.make(settings.worker, created=int(time.time()))
@@ -102,5 +102,7 @@ async def collector() -> AsyncIterator[Collector]:
 async def traced(
     connections: Connections, redis_settings: RedisSettings, tmp_path: Path, collector: Collector
 ) -> AsyncIterator[Stack]:
-    async with running(redis_settings, tmp_path, TracingSettings(endpoint=collector.url)) as stack:
+    async with running(
+        redis_settings, tmp_path, TracingSettings(endpoint=collector.url, timeout_s=60)
+    ) as stack:
         yield stack

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -40,6 +41,35 @@ CANCELLED = End(outcome=Outcome.CANCELLED)
 def patient(**settings: Any) -> QueueSettings:
     """Between two steps of a test a machine may stand still, and nobody be taken for dead."""
     return QueueSettings(**{"heartbeat_ttl_s": 10_000.0} | settings)
+
+
+class WatchedQueue(PoolQueue):
+    """Its `dispatch` tells of those jobs too that went to a slot as they were admitted."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._untold: list[Dispatched] = []
+
+    async def dispatch(self) -> list[Dispatched]:
+        await super().dispatch()
+        return self.told()
+
+    def told(self) -> list[Dispatched]:
+        """What has gone to a slot since the last call."""
+        told, self._untold = self._untold, []
+        return told
+
+    def _dispatched(self, rows: list[list[Any]]) -> list[Dispatched]:
+        self._untold += (found := super()._dispatched(rows))
+        return found
+
+
+@asynccontextmanager
+async def held(queue: PoolQueue) -> AsyncIterator[None]:
+    """Jobs that are admitted meanwhile wait, whatever is free."""
+    await queue.pause()
+    yield
+    await queue.resume()
 
 
 def job(

@@ -14,6 +14,7 @@ from tests.queue.kit import (
     DONE,
     POOL,
     PREFIX,
+    WatchedQueue,
     beat,
     commands,
     dispatch_one,
@@ -34,7 +35,7 @@ BOTH = Committed(token_ids=[1, 2, 3, 4, 2**31 - 1], characters=11)
 @pytest.fixture
 async def queue(connections: Connections) -> PoolQueue:
     """With job 1 at worker `w`."""
-    queue = PoolQueue(connections, POOL, patient(max_attempts=3))
+    queue = WatchedQueue(connections, POOL, patient(max_attempts=3))
     await beat(queue)
     await queue.admit(job(1))
     await queue.dispatch()

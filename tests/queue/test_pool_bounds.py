@@ -19,6 +19,7 @@ from tests.queue.kit import (
     DONE,
     POOL,
     PREFIX,
+    WatchedQueue,
     beat,
     ends,
     id_of,
@@ -36,7 +37,7 @@ SIZE = len(encode(job(1)))
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, patient(max_waiting_jobs=3))
+    return WatchedQueue(connections, POOL, patient(max_waiting_jobs=3))
 
 
 async def refused(queue: PoolQueue, job: Job) -> Problem:
@@ -51,7 +52,7 @@ async def refused(queue: PoolQueue, job: Job) -> Problem:
 async def test_a_full_queue_refuses_with_a_measured_retry_after(
     queue: PoolQueue, connections: Connections
 ) -> None:
-    await beat(queue)
+    await beat(queue, slots=0)
     for number in range(3):
         assert await queue.admit(job(number)) is None
     problem = await refused(queue, job(3))
@@ -101,8 +102,8 @@ async def test_retry_after_is_measured_only_while_somebody_waits(
 
 
 async def test_bytes_bound_the_queue_too(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient(max_waiting_bytes=2 * SIZE))
-    await beat(queue)
+    queue = WatchedQueue(connections, POOL, patient(max_waiting_bytes=2 * SIZE))
+    await beat(queue, slots=0)
     for number in (1, 2):
         assert await queue.admit(job(number)) is None
     assert "the waiting requests hold all its bytes" in (await refused(queue, job(3))).message
@@ -119,7 +120,7 @@ async def test_what_an_empty_queue_has_no_room_for_is_too_large(connections: Con
         "tier": patient(tiers={Tier.DEFAULT: Bounds(max_waiting_bytes=SIZE - 1)}),
         "tenant": patient(tenants={"default": TenantSettings(max_waiting_bytes=SIZE - 1)}),
     }
-    queue = PoolQueue(connections, POOL, bounds[where])
+    queue = WatchedQueue(connections, POOL, bounds[where])
     await beat(queue, slots=0)
     problem = await queue.admit(job(1))
     assert problem is not None
@@ -131,8 +132,8 @@ async def test_what_an_empty_queue_has_no_room_for_is_too_large(connections: Con
 @pytest.mark.parametrize("bound", ["jobs", "bytes"])
 async def test_a_tier_has_bounds_of_its_own(connections: Connections, bound: str) -> None:
     bounds = Bounds(max_waiting_jobs=2) if bound == "jobs" else Bounds(max_waiting_bytes=2 * SIZE)
-    queue = PoolQueue(connections, POOL, patient(tiers={Tier.DEFAULT: bounds}))
-    await beat(queue)
+    queue = WatchedQueue(connections, POOL, patient(tiers={Tier.DEFAULT: bounds}))
+    await beat(queue, slots=0)
     for number in (1, 2):
         assert await queue.admit(job(number)) is None
     problem = await refused(queue, job(3))
@@ -150,14 +151,15 @@ async def test_a_tenant_has_bounds_of_its_own(connections: Connections, bound: s
         TenantSettings(max_waiting_jobs=2) if bound == "jobs" else TenantSettings(max_waiting_bytes=2 * size)
     )
     tenants = {"named": bounds, "default": TenantSettings(max_waiting_jobs=1)}
-    queue = PoolQueue(connections, POOL, patient(tenants=tenants))
-    await beat(queue)
+    queue = WatchedQueue(connections, POOL, patient(tenants=tenants))
+    await beat(queue, slots=0)
     for number, tier in enumerate([Tier.FLEX, Tier.PRIORITY]):
         assert await queue.admit(job(number, tenant="named", tier=tier)) is None
     assert "for tenant 'named'" in (await refused(queue, job(3, tenant="named"))).message
     for other in ("a", "b"):  # each has the default's for itself
         assert await queue.admit(job(ord(other), tenant=other)) is None
         await refused(queue, job(4, tenant=other))
+    await beat(queue)
     assert numbers(await queue.dispatch()) == [1]
     assert await queue.admit(job(5, tenant="named")) is None
 
@@ -199,7 +201,7 @@ async def test_nobody_can_fill_the_queue_for_the_others(queue: PoolQueue) -> Non
 
 async def test_nobody_can_fill_a_tier_for_the_others(connections: Connections) -> None:
     tiers = {Tier.FLEX: Bounds(max_waiting_jobs=2)}
-    queue = PoolQueue(connections, POOL, patient(tiers=tiers))
+    queue = WatchedQueue(connections, POOL, patient(tiers=tiers))
     await beat(queue, slots=0)
     for number in range(2):
         assert await queue.admit(job(number, tenant="flood", tier=Tier.FLEX)) is None
@@ -211,8 +213,8 @@ async def test_nobody_can_fill_a_tier_for_the_others(connections: Connections) -
 
 async def test_nobody_is_dropped_where_that_is_not_enough(connections: Connections) -> None:
     size = len(encode(job(1, tier=Tier.FLEX)))
-    queue = PoolQueue(connections, POOL, patient(max_waiting_bytes=3 * size))
-    await beat(queue)
+    queue = WatchedQueue(connections, POOL, patient(max_waiting_bytes=3 * size))
+    await beat(queue, slots=0)
     assert await queue.admit(job(0)) is None
     for number in (1, 2):
         assert await queue.admit(job(number, tier=Tier.FLEX)) is None
@@ -234,7 +236,7 @@ async def test_an_answer_that_has_begun_is_not_dropped(queue: PoolQueue) -> None
 
 
 async def test_what_redis_lost_is_not_refused_for_want_of_room(queue: PoolQueue) -> None:
-    await beat(queue)
+    await beat(queue, slots=0)
     for number in range(3):
         await queue.admit(job(number))
     begun = Committed(token_ids=[1, 2, 3], characters=5)
@@ -275,7 +277,7 @@ async def test_an_answer_that_has_begun_fails_with_the_last_worker(
 
 
 async def test_a_pool_scaled_to_zero_is_a_waiting_room(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient(cold_start_s=60))
+    queue = WatchedQueue(connections, POOL, patient(cold_start_s=60))
     for number in (1, 2):
         assert await queue.admit(job(number)) is None
     await pass_time(connections, 30)
@@ -289,8 +291,8 @@ async def test_a_pool_scaled_to_zero_is_a_waiting_room(connections: Connections)
 
 
 async def test_many_ends_take_several_calls(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient(max_waiting_jobs=10 * AT_ONCE))
-    await beat(queue)
+    queue = WatchedQueue(connections, POOL, patient(max_waiting_jobs=10 * AT_ONCE))
+    await beat(queue, slots=0)
     for number in range(AT_ONCE + 1):
         await queue.admit(job(number))
     await lose_pool(connections)
@@ -299,7 +301,7 @@ async def test_many_ends_take_several_calls(connections: Connections) -> None:
     assert (first.tally, first.more) == ({"no_worker": AT_ONCE}, True)
     assert (second.tally, second.more) == ({"no_worker": 1}, False)
 
-    await beat(queue)
+    await beat(queue, slots=0)
     for number in range(AT_ONCE + 1):
         await queue.admit(job(number))
     await queue.gateway_leave("g")
@@ -323,7 +325,7 @@ async def test_a_higher_tier_makes_no_room(queue: PoolQueue) -> None:
 
 
 async def test_nobody_can_fill_the_queue_by_bytes(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient(max_waiting_bytes=10_000))
+    queue = WatchedQueue(connections, POOL, patient(max_waiting_bytes=10_000))
     await beat(queue, slots=0)
     for number in range(3):
         assert await queue.admit(job(number, tenant="flood", text="x" * 2900)) is None

@@ -14,6 +14,7 @@ from tests.queue.kit import (
     FAILED,
     POOL,
     PREFIX,
+    WatchedQueue,
     beat,
     dispatch_one,
     id_of,
@@ -30,7 +31,7 @@ BLOCK = Block(text="x", token_ids=[1] * 100, prompt_tokens=1000)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, patient(breaker_failures=1000))
+    return WatchedQueue(connections, POOL, patient(breaker_failures=1000))
 
 
 async def paid(connections: Connections, tenant: str = "a") -> float:
@@ -125,7 +126,7 @@ async def test_who_cancels_does_not_starve_the_others(queue: PoolQueue) -> None:
 
 
 async def test_a_worker_is_not_set_aside_for_long_when_the_clock_goes_back(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient(breaker_failures=1))
+    queue = WatchedQueue(connections, POOL, patient(breaker_failures=1))
     await beat(queue)
     await queue.admit(job(1))
     await dispatch_one(queue)

@@ -14,6 +14,7 @@ from tests.queue.kit import (
     BLOCK,
     CANCELLED,
     POOL,
+    WatchedQueue,
     beat,
     commands,
     ends,
@@ -31,7 +32,7 @@ EXPIRED = (1, Outcome.EXPIRED, ErrorCode.DEADLINE_EXCEEDED)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, patient())
+    return WatchedQueue(connections, POOL, patient())
 
 
 async def test_a_waiting_job_expires(queue: PoolQueue, connections: Connections) -> None:
@@ -49,10 +50,11 @@ async def test_a_waiting_job_expires(queue: PoolQueue, connections: Connections)
 
 
 async def test_an_expired_job_is_never_dispatched(queue: PoolQueue, connections: Connections) -> None:
-    await beat(queue)
+    await beat(queue, slots=0)
     await queue.admit(job(1, timeout_s=300))
     await queue.admit(job(2))
     await pass_time(connections, 300)
+    await beat(queue)
     assert numbers(await queue.dispatch()) == [2]
     assert await ends(queue) == [EXPIRED]
     assert (await queue.reclaim()).tally == {"expired": 1}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dllm_stack.messages import Cancel
+from dllm_stack.messages import Cancel, Tier
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import START, PoolQueue, Reclaimed, script
 from dllm_stack.redis import Connections, RedisError
@@ -19,10 +19,12 @@ from tests.queue.kit import (
     FAILED,
     POOL,
     PREFIX,
+    WatchedQueue,
     beat,
     commands,
     dispatch_one,
     ends,
+    held,
     id_of,
     job,
     keys_of_jobs,
@@ -37,7 +39,7 @@ from tests.queue.kit import (
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, patient(max_attempts=2, breaker_s=100))
+    return WatchedQueue(connections, POOL, patient(max_attempts=2, breaker_s=100))
 
 
 async def test_jobs_of_a_dead_worker_are_first_again_and_the_dead_is_fenced_off(
@@ -93,7 +95,7 @@ async def test_a_job_that_costs_every_worker_fails_and_is_kept(
 async def test_dead_letters_are_bounded(connections: Connections) -> None:
     for kept in (2, 0):
         await connections.commands.flushall()
-        queue = PoolQueue(connections, POOL, patient(max_attempts=1, dead_letters=kept))
+        queue = WatchedQueue(connections, POOL, patient(max_attempts=1, dead_letters=kept))
         await beat(queue)
         for number in range(3):
             await queue.admit(job(number))
@@ -190,8 +192,7 @@ async def test_silence_that_nobody_could_hear_is_no_death(connections: Connectio
     await beat(queue, slots=2)
     for number in (1, 2):
         await queue.admit(job(number))
-    await queue.dispatch()
-    await queue.reclaim()
+    assert (await queue.reclaim()).at_once == {Tier.DEFAULT: 2}
     for outage_s in (6000, -360_000):
         await pass_time(connections, outage_s)
         assert await queue.reclaim() == Reclaimed()
@@ -210,10 +211,11 @@ async def test_silence_that_nobody_could_hear_is_no_death(connections: Connectio
 
 
 async def test_a_run_that_redis_forgot_cannot_end_the_next(queue: PoolQueue) -> None:
-    await beat(queue)
-    await queue.admit(job(1))
-    # The worker runs it as attempt 1, but Redis has lost the second in which it was dispatched.
-    assert await beat(queue, held=[id_of(1)]) == [id_of(1)]
+    async with held(queue):
+        await beat(queue)
+        await queue.admit(job(1))
+        # The worker runs it as attempt 1, but Redis has lost the second in which it was dispatched.
+        assert await beat(queue, held=[id_of(1)]) == [id_of(1)]
     dispatched = await dispatch_one(queue)
     assert (dispatched.worker, dispatched.attempt) == ("w", 2)
     assert not await queue.finish("w", id_of(1), 1, BEGINNING, CANCELLED)
@@ -315,7 +317,7 @@ async def test_a_dead_worker_with_many_jobs_takes_several_calls(
     connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script, "AT_ONCE", 2)
-    queue = PoolQueue(connections, POOL, patient())
+    queue = WatchedQueue(connections, POOL, patient())
     await beat(queue, slots=3)
     for number in range(3):
         await queue.admit(job(number))
@@ -399,7 +401,7 @@ async def test_a_dead_letter_of_a_day_ago_is_dropped(queue: PoolQueue, connectio
 
 
 async def test_a_large_request_is_not_kept_when_it_dies(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient(max_attempts=1))
+    queue = WatchedQueue(connections, POOL, patient(max_attempts=1))
     await beat(queue)
     await queue.admit(job(1, text="x" * 70_000, tenant="a"))
     await queue.dispatch()

@@ -7,14 +7,14 @@ import time
 from msgspec.structs import replace
 
 from dllm_stack.messages import Tier, WorkerCard
-from dllm_stack.queue import PoolQueue, TenantStatus
+from dllm_stack.queue import TenantStatus
 from dllm_stack.queue.figures import UNREADABLE
 from dllm_stack.redis import Connections
-from tests.queue.kit import BEGINNING, BLOCK, POOL, PREFIX, beat, id_of, job, pass_time, patient
+from tests.queue.kit import BEGINNING, BLOCK, POOL, PREFIX, WatchedQueue, beat, id_of, job, pass_time, patient
 
 
 async def test_open_jobs_are_listed(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient())
+    queue = WatchedQueue(connections, POOL, patient())
     await beat(queue, slots=1)
     await queue.admit(job(1, tenant="acme", timeout_s=600, max_tokens=100))
     await queue.dispatch()
@@ -52,7 +52,7 @@ async def test_open_jobs_are_listed(connections: Connections) -> None:
 
 
 async def test_workers_are_listed(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient())
+    queue = WatchedQueue(connections, POOL, patient())
     await beat(queue, slots=2)
     await queue.admit(job(1, max_tokens=100))
     await queue.dispatch()
@@ -62,7 +62,7 @@ async def test_workers_are_listed(connections: Connections) -> None:
 
 
 async def test_tenants_are_listed(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient())
+    queue = WatchedQueue(connections, POOL, patient())
     assert await queue.tenants(9) == []
     await beat(queue, slots=1)
     await queue.admit(job(1, tenant="acme"))
@@ -77,7 +77,7 @@ async def test_tenants_are_listed(connections: Connections) -> None:
 
 
 async def test_of_many_tenants_the_largest_are_listed(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient())
+    queue = WatchedQueue(connections, POOL, patient())
     await beat(queue, slots=3)
     for number, tenant in enumerate("aab"):
         await queue.admit(job(number, tenant=tenant))
@@ -91,7 +91,7 @@ async def test_of_many_tenants_the_largest_are_listed(connections: Connections) 
 
 
 async def test_what_another_version_wrote_is_marked(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, patient())
+    queue = WatchedQueue(connections, POOL, patient())
     await beat(queue, slots=2)
     await queue.admit(job(1))
     await connections.commands.hset(PREFIX + "worker:w", "card", b"\x81\xa1x\x01")

@@ -15,6 +15,7 @@ from tests.queue.kit import (
     CANCELLED,
     DONE,
     POOL,
+    WatchedQueue,
     beat,
     commands,
     ends,
@@ -30,14 +31,15 @@ REVOKED = (1, Outcome.CANCELLED, ErrorCode.CANCELLED)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, patient())
+    return WatchedQueue(connections, POOL, patient())
 
 
 async def test_a_waiting_job(queue: PoolQueue, connections: Connections) -> None:
-    await beat(queue, slots=1)
+    await beat(queue, slots=0)
     await queue.admit(job(1))
     assert await queue.revoke(id_of(1))
     assert await ends(queue) == [REVOKED]
+    await beat(queue, slots=1)
     assert await queue.dispatch() == []
     assert (await queue.reclaim()).tally == {"revoked": 1}
     assert await keys_of_jobs(connections) == []

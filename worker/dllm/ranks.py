@@ -70,9 +70,7 @@ def _difference(first: Sequence[_Row], other: Sequence[_Row], rank: int) -> str:
     blocks, others = [row[:2] for row in first], [row[:2] for row in other]
     if blocks != others:
         return f"{begin}: they decode {blocks} and {others} (request, first position of the block)"
-    (rid, start, mine), (_, _, theirs) = next(
-        (a, b) for a, b in zip(first, other, strict=True) if a != b
-    )
+    (rid, start, mine), (_, _, theirs) = next((a, b) for a, b in zip(first, other, strict=True) if a != b)
     differing = [
         f"{start + place} is {a} and {b}"
         for place, (a, b) in enumerate(zip(mine[IDS:], theirs[IDS:], strict=True))

@@ -31,17 +31,21 @@ class Script(NamedTuple):
 
 
 class Connections:
-    """Two clients of one Redis: `commands`, and `blocking` for reads that wait up to BLOCK_S. The URL alone
-    says whether it is one server, one behind Sentinels, or a cluster.
+    """What a service has to do with one Redis. The URL alone says whether it is one server, one behind
+    Sentinels, or a cluster.
 
-    Calls go between `async with connections.limit()`, which ends them in time. The timeout that redis-py
-    has of its own is not used: it sends through `asyncio.wait_for`, which in Python 3.11 can swallow the
-    cancellation of the task that waits, and then a service would not stop. Nor is its blocking pool, which
+    Scripts share one line. What waits for a key has a line of its own for it, as it holds up what comes
+    behind. In a cluster, which is redis-py's to find its way in, and for all other commands there are its
+    clients: `commands`, and `blocking` for reads that wait up to BLOCK_S.
+
+    Their calls go between `async with connections.limit()`, which ends them in time. The timeout that
+    redis-py has of its own is not used: it sends through `asyncio.wait_for`, which in Python 3.11 can swallow
+    the cancellation of the task that waits, and then a service would not stop. Nor is its blocking pool, that
     gives a free connection to whoever comes first: those who wait may starve. There is one blocking read a
     pool of workers, so these need no bound.
 
     Args:
-        metrics: what measures the calls of `commands`, if anything does.
+        metrics: what measures all calls but those that wait for a key, if anything does.
     """
 
     def __init__(self, settings: RedisSettings, metrics: RedisMetrics | None = None) -> None:
@@ -71,6 +75,7 @@ class Connections:
             return await self._run(self._scripts.send, script, key, args)
 
     async def _run(self, send: Callable[..., Awaitable[Any]], script: Script, key: str, args: Any) -> Any:
+        # redis-py's own way would load a script into all nodes of a cluster, and fail when one is away.
         try:
             return await send("EVALSHA", script.sha, 1, key, *args)
         except NoScriptError:

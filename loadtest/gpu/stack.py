@@ -245,7 +245,10 @@ def _settings(machine: Machine, *, demo: bool) -> dict[str, str]:
         served[model]["args"] = [f"--max-total-tokens={_KV_TOKENS}", *noisy]
     served[model] = served[model] | {"args": [*served[model]["args"], *machine.arguments]}
     checkpoint = machine.checkpoint or folder / "mini"
-    models = [_own(folder, "models", model, checkpoint=str(checkpoint)), *([DEMO] if demo else [])]
+    models = [
+        _own(folder, "models", model, checkpoint=str(checkpoint), revision=None),
+        *([DEMO] if demo else []),
+    ]
     plugins = {
         "noise": f"{noise.__name__}:{noise.register.__name__}",
         "dllm_stack": "worker.dllm.plugin:register",

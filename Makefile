@@ -205,5 +205,9 @@ bench-gpu-modes: ## The demo model by mode, and whether answers go on identicall
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),.run/gpu-modes.json) $(OPTIONS)
 
+bench-gpu-stack: ## The whole stack, its engine alone and one with a single request: bench_serving's load, on an H200
+	@mkdir -p .run
+	@$(PYTHON) -m loadtest.gpu.stack --out $(or $(JSON),.run/gpu-stack.json) $(OPTIONS)
+
 tune-moe: ## Files for SGLang's kernel for a mixture of experts, tuned for LLaDA2-mini: on an H200
 	@$(PYTHON) -m loadtest.gpu.moe --out $(or $(OUT),configs/moe) $(OPTIONS)

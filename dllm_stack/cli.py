@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -23,6 +24,22 @@ app.add_typer(keys, name="keys")
 app.add_typer(tenants, name="tenants")
 
 app.command("eval")(evaluate)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dllm-stack {version('dllm-stack')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and exit.")
+    ] = False,
+) -> None:
+    """Serve diffusion language models."""
+
 
 # Each service is imported only when it runs: a gateway has no torch, a router no FastAPI.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, disable_created_metrics, generate_latest
@@ -18,11 +19,12 @@ class Exposition(NamedTuple):
     content_type: str
 
 
-def expose(registry: CollectorRegistry, accept: str) -> Exposition:
+async def expose(registry: CollectorRegistry, accept: str) -> Exposition:
     """A registry's metrics in the format that a scraper asks for: OpenMetrics, which alone has exemplars, or
-    Prometheus' text."""
+    Prometheus' text. Written in a thread: with a thousand tenants that takes 0.2 s, for which no stream is to
+    stand still."""
     encode, content_type = choose_encoder(accept)
-    return Exposition(encode(registry), content_type)
+    return Exposition(await asyncio.to_thread(encode, registry), content_type)
 
 
 def expose_text(registry: CollectorRegistry) -> bytes:

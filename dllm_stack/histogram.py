@@ -34,7 +34,8 @@ class _Value:
 
 class Histogram(PrometheusHistogram):
     """The library's, whose `observe` costs as many steps as there are observations, and as buckets below, and
-    takes locks. To be used in one thread: an event loop's, which also exposes it."""
+    takes locks. To be added to in one thread: an event loop's. Another may expose it: an observation that
+    comes meanwhile may be in the sum and not yet in a bucket, as in the library."""
 
     def _metric_init(self) -> None:
         super()._metric_init()

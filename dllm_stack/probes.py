@@ -5,6 +5,7 @@ It runs in the service's event loop, so /healthz answers exactly while that loop
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
@@ -74,7 +75,7 @@ class Probes:
 
     async def _expose(self, request: web.Request) -> web.Response:
         if self._more_metrics is not None:
-            body = expose_text(self._metrics) + await self._more_metrics()
+            body = await asyncio.to_thread(expose_text, self._metrics) + await self._more_metrics()
             return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
-        body, content_type = expose(self._metrics, request.headers.get("Accept", ""))
+        body, content_type = await expose(self._metrics, request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})

@@ -43,7 +43,7 @@ async def ready(request: Request) -> Response:
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
     accept = request.headers.get("accept", "")
-    body, content_type = expose(gateway_of(request).metrics.registry, accept)
+    body, content_type = await expose(gateway_of(request).metrics.registry, accept)
     return Response(body, headers={"content-type": content_type})
 
 

@@ -44,6 +44,10 @@ class Member(Service):
         super().__init__(name, argv, env=env, log=folder / f"{name}.log", stop_s=30)
         self.probe = probe
 
+    def runs(self, argv: list[str]) -> None:
+        """This command instead, from its next start on."""
+        self._argv = argv
+
     @property
     def pid(self) -> int:
         assert self._process is not None
@@ -72,6 +76,7 @@ class Fleet:
         pace: arguments of each simulator.
         env: settings of the services, as environment variables.
         durable: Valkey keeps an append-only file.
+        engines: URLs of simulators that are there already, of the first workers.
 
     Attributes:
         folder: of the logs; gone afterwards, unless there was an exception or it is to be kept.
@@ -81,6 +86,7 @@ class Fleet:
     pace: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     durable: bool = False
+    engines: list[str] = field(default_factory=list)
     keep: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -98,8 +104,11 @@ class Fleet:
         argv = valkey.command(port, self._data)
         self._add("valkey", [*argv, "--appendonly", "yes"] if self.durable else argv, None)
         for number in range(self.size.workers):
-            engine, url = simulator(f"simulator-{number}", self.pace, self.folder)
-            self.members[engine.name] = engine
+            if number < len(self.engines):
+                url = self.engines[number]
+            else:
+                engine, url = simulator(f"simulator-{number}", self.pace, self.folder)
+                self.members[engine.name] = engine
             self.simulators.append(url)
             self._service("worker", number, DLLM_WORKER__ENGINE_URL=url)
         for number in range(self.size.routers):

@@ -19,13 +19,13 @@ import psutil
 from dllm_stack.local.service import free_port, stop_with
 
 READY = "Ctrl-C stops everything"
-STOP_S = 90
+STOP_S = 240
 START_S = 600  # engines start in half a minute; where many others run, it took four
 
 
 def _answers(url: str) -> bool:
     try:
-        with urlopen(url, timeout=5):
+        with urlopen(url, timeout=60):
             return True
     except OSError:
         return False

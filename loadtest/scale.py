@@ -79,6 +79,8 @@ async def run(sizes: list[int], program: str | None) -> bool:
     async with AsyncExitStack() as stack:
         few, many = [await stack.enter_async_context(FullQueue.start(program)) for _ in range(2)]
         print(f"{await many.server()}\n")
+        at_once = min([await few.at_once() for _ in range(ROUNDS)])
+        print(f"admitted, and to a slot at once, as nobody waits: {at_once:.0f} us\n")
         print(heading, flush=True)
         await few.fill(FEW)
         for size in sizes:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from hatchling.builders.wheel import WheelBuilder
+from typer.testing import CliRunner
+
+from dllm_stack.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 CHECKPOINT = "models/demo/checkpoint"
@@ -19,3 +23,8 @@ def test_a_wheel_has_the_demo_model_and_every_configuration() -> None:
     needed += ROOT.glob("gateway/playground/static/*")
     assert ROOT / CHECKPOINT / "model.safetensors" in needed
     assert {str(file.relative_to(ROOT)) for file in needed} <= taken
+
+
+def test_the_command_says_which_version_it_is() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert CliRunner().invoke(app, ["--version"]).output == f"dllm-stack {project['version']}\n"

@@ -4,6 +4,7 @@
 - `prompts`: time to the first block, and the gap that a long prompt tears into a running stream.
 - `continuation`: whether an answer that is cut at a block goes on as it would have, and what the demo
   model's answers are worth in each mode.
+- `tensor`: one GPU against two that share the model, and two workers against one.
 - `moe`: files for SGLang's kernel for a mixture of experts, tuned for this GPU.
 - `stack`: the whole stack against its own engine, and against stock with one running request.
 

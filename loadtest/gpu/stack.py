@@ -367,7 +367,7 @@ class _Bench:
             timeout_s=600,
             progress=False,
         )
-        return await session.send(self._plans[side.model, load], options, setup, Console(stderr=True))
+        return await session.run(options, self._plans[side.model, load], setup, Console(stderr=True))
 
 
 async def _flush(engine: str) -> None:

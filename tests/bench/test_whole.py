@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
-from dllm_stack.bench import result, session, table
+from dllm_stack.bench import plan, result, session, table
 from dllm_stack.bench.endpoints import CHAT
 from dllm_stack.bench.plan import Options
 from dllm_stack.bench.problem import Problem
@@ -152,7 +152,9 @@ async def test_a_closed_loop_has_its_concurrency(fleet: Fleet, backend: str) -> 
 async def test_refusals_are_counted_by_their_code(fleet: Fleet) -> None:
     output, _ = await bench(
         fleet,
-        *(*PROMPTS, "--num-prompts", "40", "--tenant", "full=1", "--no-stream", "--warmup-requests", "0"),
+        # Long answers, so that all have come before a slot is free again.
+        *("--random-input-len", "40", "--random-output-len", "1500", "--random-range-ratio", "1"),
+        *("--num-prompts", "40", "--tenant", "full=1", "--no-stream", "--warmup-requests", "0"),
     )
     refused = int(row(output, "Failed requests:"))
     assert 0 < refused < 40
@@ -204,13 +206,13 @@ async def test_what_is_wrong_with_the_server_is_told(
         "extra": {},
         "concurrency": None,
         "warm_up": 1,
-        "timeout_s": 10.0,
+        "timeout_s": 100.0,
         "progress": False,
     }
+    options = Options(tokenizer=CHECKPOINT, num_prompts=2)
+    planned = plan.make(options)
     with pytest.raises(Problem) as told:
-        await session.run(
-            Options(tokenizer=CHECKPOINT, num_prompts=2), Setup(**(values | changes)), Console()
-        )
+        await session.run(options, planned, Setup(**(values | changes)), Console())
     assert str(told.value).startswith(message)
 
 
@@ -218,3 +220,12 @@ async def test_a_wrong_option_ends_it_with_status_2(fleet: Fleet) -> None:
     output, errors = await bench(fleet, *PROMPTS, "--output", "/proc/none/run", status=2)
     assert output == ""
     assert errors.startswith("Error: --output: /proc/none/run")
+
+
+async def test_a_run_that_does_not_begin_leaves_no_file(fleet: Fleet, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text("{}")
+    for name in ("new", "kept"):
+        await bench(fleet, *PROMPTS, "--model", "none", "--output", str(tmp_path / name), status=2)
+    assert os.listdir(tmp_path) == ["kept.json"]
+    assert kept.read_text() == "{}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -28,7 +29,7 @@ RUNNING = os.environ.get("DLLM_TEST_ENGINE_URL")
 
 # An algorithm of a user's own, beside the model's modes.
 OWN = Path(__file__).resolve().parents[2] / "docs" / "examples" / "leftmost.py"
-ENDS_WITHIN_S = 60
+ENDS_WITHIN_S = 200
 
 OLDEST, INSTALLED = "0.5.17", command.sglang_version() or ""
 _OLDEST_FOLDER = Path(sys.prefix) / f"sglang-{OLDEST}"
@@ -44,6 +45,39 @@ def sglang_environment(sglang: str) -> dict[str, str]:
     return added | {"PYTHONPATH": f"{_OLDEST_FOLDER}{os.pathsep}{added['PYTHONPATH']}"}
 
 
+def engine_command(
+    location: Path,
+    port: int,
+    run_dir: Path,
+    dllm: catalog.Dllm | None = None,
+    *,
+    sglang: str = INSTALLED,
+    engine_args: Sequence[str] = (),
+    **of_profile: Any,
+) -> command.EngineCommand:
+    """The worker's own command for the CPU, for any checkpoint.
+
+    Args:
+        dllm: instead of the model file's.
+        sglang: the version, one of OLDEST and INSTALLED.
+        of_profile: instead of what the profile says of the engine.
+    """
+    model, profile = catalog.load_model("tiny-llada2"), catalog.load_profile("cpu-dev")
+    if dllm is not None:
+        model = model.model_copy(update={"dllm": dllm})
+    engine = profile.models[model.name].model_copy(update=of_profile)
+    return command.build(
+        model,
+        profile.model_copy(update={"models": {model.name: engine}}),
+        str(location),
+        checkpoint.facts(model, str(location)),
+        port=port,
+        run_dir=run_dir,
+        engine_args=engine_args,
+        sglang_version=sglang,
+    )
+
+
 @contextmanager
 def engine_process(
     location: Path,
@@ -52,27 +86,10 @@ def engine_process(
     dllm: catalog.Dllm | None = None,
     *,
     sglang: str = INSTALLED,
-    engine_args: Sequence[str] = (),
+    **more: Any,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The worker's own command for the CPU, run on any checkpoint; output goes to run_dir/engine.log.
-
-    Args:
-        dllm: instead of the model file's.
-        sglang: the version, one of OLDEST and INSTALLED.
-    """
-    model = catalog.load_model("tiny-llada2")
-    if dllm is not None:
-        model = model.model_copy(update={"dllm": dllm})
-    planned = command.build(
-        model,
-        catalog.load_profile("cpu-dev"),
-        str(location),
-        checkpoint.facts(model, str(location)),
-        port=port,
-        run_dir=run_dir,
-        engine_args=engine_args,
-        sglang_version=sglang,
-    )
+    """An engine, run as `engine_command` says; output goes to run_dir/engine.log."""
+    planned = engine_command(location, port, run_dir, dllm, sglang=sglang, **more)
     planned.write_files()
     with (run_dir / "engine.log").open("wb") as log:
         process = subprocess.Popen(
@@ -151,7 +168,7 @@ def wait_until_up(process: subprocess.Popen[bytes], url: str, log: Path) -> None
     deadline = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            if httpx.get(f"{url}/model_info", timeout=5).is_success:
+            if httpx.get(f"{url}/model_info", timeout=60).is_success:
                 return
         except httpx.TransportError:
             time.sleep(0.2)

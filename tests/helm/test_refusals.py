@@ -188,6 +188,22 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "new one is to be."
         ],
     ),
+    "a claim that is too small for what two pools fetch": (
+        "h200-8x",
+        {
+            "weights": {"volume": {"pvc": {"size": "60Gi"}}},
+            "pools": {"more": {"model": "llada2.0-mini"}, "same": {"model": "llada2.1-mini"}},
+        },
+        ["weights.volume.pvc.size is 60Gi, and 62 GiB of weights are fetched into it: ask for more."],
+    ),
+    "a folder that is too small for what a worker fetches": (
+        "h200-8x",
+        {"weights": {"volume": {"emptyDir": {"sizeLimit": "32G"}}}},
+        [
+            "weights.volume.emptyDir.sizeLimit is 32G, and pools.mini fetches 31 GiB of weights into it: "
+            "raise it."
+        ],
+    ),
     "two volumes": (
         "h200-8x",
         {"weights": {"volume": {"hostPath": "/data", "pvc": {"claimName": "w"}}}},

@@ -37,12 +37,12 @@ def test_every_value_that_there_is_not_is_named(render: Render, helm: str) -> No
             "router": {"replcas": 2},
             "pools": {"mini": {"modle": "x", "engine": {"tpp": 1}, "worker": {"shmSize": 1}}},
             "config": {"queue": {"max_jobs": 1}, "redis": {"url": "redis://x"}},
-            "gateway": {"tolerations": [{"kye": "x"}]},
+            "gateway": {"tolerations": [{"kye": "x"}], "resources": {"limits": {"memroy": "1Gi"}}},
         },
     }
     with pytest.raises(RenderError) as refused:
         render("h200-8x", values=wrong, helm=helm)
-    for name in ("replicas", "replcas", "modle", "tpp", "shmSize", "max_jobs", "url", "kye"):
+    for name in ("replicas", "replcas", "modle", "tpp", "shmSize", "max_jobs", "url", "kye", "memroy"):
         assert re.search(rf"['\s]{name}\b", str(refused.value)), name
 
 

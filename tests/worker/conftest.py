@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from dllm_stack.messages import Block, Committed, Decoding, End, Job, Place, Prompt, Reply
-from dllm_stack.queue import START, PoolQueue
+from dllm_stack.queue import START
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, Settings, WorkerSettings
 from tests.engine.running import Running
+from tests.queue.kit import WatchedQueue
 from tests.waiting import eventually
 from worker import plan as plans
 from worker.engine import catalog, checkpoint
@@ -112,7 +113,7 @@ class Caller:
     """Stands where gateway and router stand: admits jobs, dispatches them, reads replies."""
 
     def __init__(self, connections: Connections, settings: QueueSettings) -> None:
-        self.queue = PoolQueue(connections, MODEL, settings)
+        self.queue = WatchedQueue(connections, MODEL, settings)
         self.redis = connections.commands
         self.gateway = uuid.uuid4().hex
         self._after = START
@@ -139,7 +140,7 @@ class Caller:
             await self.queue.gateway_heartbeat(self.gateway, START)
             return await self.queue.admit(job, attempts=attempts, committed=committed) is None
 
-        await eventually(admitted, within_s=100)
+        await eventually(admitted, within_s=200)
         return job.id
 
     async def dispatch(self, job_id: str) -> int:
@@ -154,7 +155,7 @@ class Caller:
             attempts.update({each.job_id: each.attempt for each in await self.queue.dispatch()})
             return attempts.keys() >= set(job_ids)
 
-        await eventually(dispatched, within_s=100)
+        await eventually(dispatched, within_s=200)
         return attempts
 
     async def replies(self, job_id: str) -> AsyncIterator[Reply]:
@@ -196,6 +197,13 @@ class Caller:
                 return Answer(blocks, reply.end)
         raise AssertionError("no end")
 
+    async def lose(self, worker: str) -> dict[str, list[str]]:
+        """As if its heartbeat had stopped long ago; returns what becomes of its jobs."""
+        while True:
+            await self.redis.zadd(f"dllm:{{{self.queue.pool}}}:workers", {worker: 1})
+            if fates := (await self.queue.reclaim()).fates:  # unless a heartbeat has come in between
+                return fates
+
     async def running(self) -> int:
         """Slots in use."""
         return (await self.queue.depth()).running
@@ -207,7 +215,7 @@ class Caller:
         return await self.running() == 0
 
 
-QUEUE = QueueSettings(heartbeat_s=0.2, heartbeat_ttl_s=30.0)
+QUEUE = QueueSettings(heartbeat_s=0.2, heartbeat_ttl_s=600.0)
 
 
 @pytest.fixture

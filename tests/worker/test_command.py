@@ -355,6 +355,24 @@ def test_the_environment_is_for_a_cpu_only_on_a_cpu() -> None:
     assert on_cpu == on_gpu | cpu.engine_environment()
 
 
+def test_on_a_cpu_each_rank_has_cores_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable = "SGLANG_CPU_OMP_THREADS_BIND"
+    monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(cpu, "cores", lambda: [0, 2, 3, 5, 7])
+    for tp, bound in [("1", None), ("2", "0,2|3,5"), ("4", "0|2|3|5"), ("10000000000", None)]:
+        built = build("tiny-llada2", "cpu-dev", engine_args=["--tp-size", tp])
+        assert built.env.get(variable) == bound
+    monkeypatch.setenv(variable, "4|5")
+    assert build("tiny-llada2", "cpu-dev", engine_args=["--tp", "2"]).env[variable] == "4|5"
+
+
+@pytest.mark.parametrize(("arguments", "steps"), [([], 64), (["--tp", "2"], 4)])
+def test_an_engine_of_several_gpus_takes_few_steps_a_round(arguments: list[str], steps: int) -> None:
+    """Also where not the profile says that it has several."""
+    (content,) = build("llada2.1-mini", "h200-8x", engine_args=arguments).files.values()
+    assert yaml.safe_load(content)["steps_per_round"] == steps
+
+
 def test_an_autoregressive_model_commits_single_tokens() -> None:
     built = build("gpt-oss-120b", "h100-8x")
     assert (built.block_size, built.algorithm) == (1, None)

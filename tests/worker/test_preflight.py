@@ -9,6 +9,7 @@ import pytest
 
 from dllm_stack.settings import CONFIGS
 from tests.worker import checkpoints
+from worker import cpu
 from worker.engine import catalog, checkpoint, preflight
 from worker.engine.catalog import Facts, Model, Profile
 from worker.engine.hardware import Gpu, Hardware
@@ -266,12 +267,13 @@ def test_more_tensor_parallelism_than_gpus() -> None:
     assert reason.startswith("--tp-size 16 needs 16 GPUs, but the worker sees 8")
 
 
-def test_tensor_parallelism_on_a_cpu(tmp_path: Path) -> None:
+def test_tensor_parallelism_on_a_cpu_takes_a_core_for_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "cores", lambda: [0, 3])
     profile = catalog.load_profile("cpu-dev")
     profile = profile.model_copy(update={"models": {"llada2.0-mini": profile.models["tiny-llada2"]}})
-    assert reasons("llada2.0-mini", profile) == []
-    (reason,) = reasons("llada2.0-mini", profile, engine_args=["--tp", "2"])
-    assert reason == "--tp-size 2 needs 2 GPUs, but the profile cpu-dev uses none: set it to 1."
+    assert reasons("llada2.0-mini", profile, engine_args=["--tp", "2"]) == []
+    (reason,) = reasons("llada2.0-mini", profile, engine_args=["--tp", "4"])
+    assert reason == ("--tp-size 4 needs 4 cores where there is no GPU, but the worker may use 2: lower it.")
 
 
 @pytest.mark.parametrize("tp", ["3", "5", "6", "7"])

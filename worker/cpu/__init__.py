@@ -14,10 +14,18 @@ from pathlib import Path
 _SITE = Path(__file__).resolve().parent / "site"
 
 
-def engine_environment() -> dict[str, str]:
+def cores() -> list[int]:
+    """The numbers of those that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def engine_environment(ranks: int = 1) -> dict[str, str]:
     """Variables to add to the environment of an engine that runs on a CPU.
 
-    What this process has set itself of the last two is kept.
+    What this process has set itself of those in `defaults` is kept.
+
+    Args:
+        ranks: processes that share the model, as GPUs would.
     """
     inherited = os.environ.get("PYTHONPATH")
     defaults = {
@@ -27,6 +35,9 @@ def engine_environment() -> dict[str, str]:
         # SGLang otherwise imports its 150 model files at every start: a second, and 40 MB.
         "SGLANG_EXTERNAL_MODEL_PACKAGE": "worker.cpu.models",
     }
+    if 1 < ranks <= len(cores()):
+        # SGLang otherwise wants a NUMA node for each rank.
+        defaults["SGLANG_CPU_OMP_THREADS_BIND"] = _bound(cores(), ranks)
     return {
         # SGLang's own switch to its CPU platform.
         "SGLANG_USE_CPU_ENGINE": "1",
@@ -36,3 +47,10 @@ def engine_environment() -> dict[str, str]:
         "TORCHDYNAMO_DISABLE": "1",
         **{name: os.environ.get(name, value) for name, value in defaults.items()},
     }
+
+
+def _bound(cores: list[int], ranks: int) -> str:
+    """Each rank's own cores, as many for one as for the other."""
+    share = len(cores) // ranks
+    own = (cores[rank * share :][:share] for rank in range(ranks))
+    return "|".join(",".join(map(str, each)) for each in own)

@@ -32,6 +32,8 @@ class Decoder:
         self.settings = settings
         self.is_wanted: Callable[[], bool] | None = None
         """Whether the scheduler has something to do besides, and a round should end; see `inbox`."""
+        self.compare: Callable[[Sequence[BlockState], Report], None] | None = None
+        """After each step, where ranks are compared; see `ranks`."""
         self._block_size, self._mask_id = block_size, mask_id
         self._table = AlgorithmTable(settings.algorithms)
         try:
@@ -69,6 +71,8 @@ class Decoder:
                 _note_stored(states)
                 break
             report = batch.step(ids, output.logits_output.full_logits)
+            if self.compare is not None:
+                self.compare(states, report)
             goes_on = step < most and waited < _PATIENCE and not (self.is_wanted and self.is_wanted())
             waited += any(state.finished for state in states)
             certain = goes_on and sum(state.masked == 0 for state in states) < enough

@@ -6,6 +6,7 @@ from typing import Any
 
 from sglang.srt.dllm.algorithm.base import DllmAlgorithm
 
+from worker.dllm import ranks
 from worker.dllm.decoder import Decoder
 from worker.dllm.prefill.request import prefix_length
 from worker.dllm.settings import NAME, DecoderSettings
@@ -23,6 +24,8 @@ class PerRequest(DllmAlgorithm):  # type: ignore[misc]
         if not self.fdfo:
             raise ValueError(f"{NAME} lets each request leave when it is done: it needs --dllm-fdfo")
         self.decoder = Decoder(DecoderSettings.read(config.algorithm_config), self.block_size, self.mask_id)
+        if self.decoder.settings.check_ranks:
+            self.decoder.compare = ranks.of_this_engine()
 
     def run(self, model_runner: Any, forward_batch: Any, algo_states: Any = None) -> Any:
         return self.decoder.run(model_runner, forward_batch, algo_states)

@@ -26,6 +26,7 @@ class DecoderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             a new request wait longer.
         default: how a request is decoded that does not say.
         algorithms: the user's own, a file for each name; see `algorithms.table`.
+        check_ranks: for debugging, end the engine when its GPUs have come to different tokens; see `ranks`.
     """
 
     default: Decision
@@ -35,6 +36,7 @@ class DecoderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     mixed_prompt_rows: _Count = 0
     steps_per_round: Annotated[int, Meta(ge=1)] = 1
     algorithms: dict[str, str] = {}
+    check_ranks: bool = False
 
     @classmethod
     def read(cls, algorithm_config: dict[str, Any]) -> DecoderSettings:

@@ -183,6 +183,9 @@ class Engine(_Record):
     steps_per_round: int | None = Field(
         None, ge=1, description="Denoise steps before the scheduler is asked again."
     )
+    check_ranks: bool = Field(
+        False, description="For debugging: compare after each step what the GPUs have come to."
+    )
     args: list[str] = Field([], description="More sglang.launch_server arguments.")
 
 
@@ -203,7 +206,7 @@ class Profile(_Record):
         if self.vendor != "cpu" and not all(gpu_fields):
             raise ValueError(f"vendor {self.vendor} needs gpu, gpus and gpu_memory_gib")
         for name, engine in self.models.items():
-            if engine.tp > max(self.gpus, 1):
+            if self.vendor != "cpu" and engine.tp > self.gpus:
                 raise ValueError(f"models.{name}.tp: {engine.tp} is more than the machine's {self.gpus} GPUs")
         return self
 

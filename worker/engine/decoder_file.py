@@ -34,21 +34,26 @@ _OF_VENDOR = {
 _STEPS_OF_SEVERAL_GPUS = 4
 
 
-def rounds(engine: Engine, vendor: str) -> Rounds:
-    """As the profile says, where it says something."""
+def rounds(engine: Engine, vendor: str, tp: int) -> Rounds:
+    """As the profile says, where it says something.
+
+    Args:
+        tp: GPUs of the engine, however many the profile gives it.
+    """
     usual = _OF_VENDOR[vendor]
-    if engine.tp > 1:
+    if tp > 1:
         usual = usual._replace(steps_per_round=min(usual.steps_per_round, _STEPS_OF_SEVERAL_GPUS))
     asked = (engine.prompt_rows, engine.mixed_prompt_rows, engine.steps_per_round)
     return Rounds(*(one if own is None else own for own, one in zip(asked, usual, strict=True)))
 
 
-def content(dllm: Dllm, slots: int, rounds: Rounds) -> str:
+def content(dllm: Dllm, slots: int, rounds: Rounds, *, check_ranks: bool = False) -> str:
     """The file.
 
     Args:
         dllm: with modes.
         slots: requests at once.
+        check_ranks: see `catalog.Engine`.
     """
     assert dllm.mode is not None
     settings: dict[str, object] = {"slots": slots, **rounds._asdict()}
@@ -59,4 +64,6 @@ def content(dllm: Dllm, slots: int, rounds: Rounds) -> str:
         settings["algorithms"] = {
             name: str(path.expanduser().resolve()) for name, path in dllm.algorithms.items()
         }
+    if check_ranks:
+        settings["check_ranks"] = True
     return yaml.safe_dump(settings, sort_keys=False)

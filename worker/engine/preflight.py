@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from worker import cpu
 from worker.engine import arguments, command
 from worker.engine.architectures import BLOCK_DIFFUSION, PER_REQUEST
 from worker.engine.catalog import Facts, Model, Profile
@@ -255,8 +256,11 @@ def _sizes(
 
 
 def _tensor_parallelism(tp: int, facts: Facts, profile: Profile, hardware: Hardware) -> Iterator[str]:
-    if profile.vendor == "cpu" and tp > 1:
-        yield f"--tp-size {tp} needs {tp} GPUs, but the profile {profile.name} uses none: set it to 1."
+    if profile.vendor == "cpu" and tp > (cores := len(cpu.cores())):
+        yield (
+            f"--tp-size {tp} needs {tp} cores where there is no GPU, but the worker may use {cores}: "
+            "lower it."
+        )
     if profile.vendor == hardware.vendor != "cpu" and tp > len(hardware.gpus):
         yield (
             f"--tp-size {tp} needs {tp} GPUs, but the worker sees {len(hardware.gpus)}: lower it, or give "

@@ -18,7 +18,10 @@ _HEAD = "lm_head.weight"
 
 
 def fill(model: torch.nn.Module, low: float = 0.0, high: float = 0.0, seed: int = 1234) -> None:
-    """In place of SGLang's function; the same weights in every process."""
+    """In place of SGLang's function; the same weights in every process.
+
+    Where GPUs share a model, their parts of a weight are alike: it is another model than on one GPU.
+    """
     generator = None
     for name, parameter in model.named_parameters():
         if not parameter.is_floating_point():

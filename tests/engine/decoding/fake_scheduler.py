@@ -25,6 +25,7 @@ class FakeRequest:
     dllm_algo_state: Any = None
     dllm_incomplete_ids: list[int] = field(default_factory=list)
     customized_info: dict[str, list[int]] | None = None
+    rid: str = ""
 
     @property
     def sampling_params(self) -> Any:

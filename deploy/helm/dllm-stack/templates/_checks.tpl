@@ -128,9 +128,31 @@ weights.volume has {{ join " and " $kinds }}, but is one volume: keep one of the
 {{- if and $volume.image (semverCompare "<1.33.0-0" .Capabilities.KubeVersion.Version) }}
 weights.volume.image needs Kubernetes 1.33 or later, and this is {{ .Capabilities.KubeVersion.Version }}: use another kind of volume.
 {{- end -}}
+{{- with dig "sizeLimit" "" (default dict $volume.emptyDir) -}}
+{{- range $name, $_ := $.Values.pools -}}
+{{- $pool := include "dllm-stack.pool" (dict "root" $ "name" $name) | fromYaml -}}
+{{- if and (include "dllm-stack.fetchesAnew" (dict "root" $ "pool" $pool)) (lt (include "dllm-stack.gib" $volume.emptyDir.sizeLimit | float64) (float64 $pool.weightsGiB)) }}
+weights.volume.emptyDir.sizeLimit is {{ $volume.emptyDir.sizeLimit }}, and pools.{{ $name }} fetches {{ $pool.weightsGiB }} GiB of weights into it: raise it.
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- with $volume.pvc -}}
 {{- if not (or .claimName .size) }}
 weights.volume.pvc has neither claimName nor size: name a claim of yours, or say how large a new one is to be.
+{{- end -}}
+{{- $fetched := dict -}}
+{{- range $name, $_ := $.Values.pools -}}
+{{- $pool := include "dllm-stack.pool" (dict "root" $ "name" $name) | fromYaml -}}
+{{- if include "dllm-stack.fetches" (dict "root" $ "pool" $pool) -}}
+{{- $_ := set $fetched (printf "%s@%s" $pool.modelFile.checkpoint (default "" $pool.modelFile.revision)) $pool.weightsGiB -}}
+{{- end -}}
+{{- end -}}
+{{- $sum := 0 -}}
+{{- range $fetched -}}
+{{- $sum = add $sum . -}}
+{{- end -}}
+{{- if and .size (not .claimName) (lt (include "dllm-stack.gib" .size | float64) (float64 $sum)) }}
+weights.volume.pvc.size is {{ .size }}, and {{ $sum }} GiB of weights are fetched into it: ask for more.
 {{- end -}}
 {{- $mode := default "ReadWriteMany" .accessMode -}}
 {{- if and (eq $mode "ReadOnlyMany") $.Values.weights.download }}

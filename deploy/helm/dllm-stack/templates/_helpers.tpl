@@ -71,3 +71,11 @@ take: a rollout ends no stream, and nobody waits for a gateway that has none. Ta
 {{- $given := .values.terminationGraceS -}}
 {{ if kindIs "invalid" $given }}{{ include "dllm-stack.leastGraceS" . }}{{ else }}{{ int $given }}{{ end }}
 {{- end }}
+
+{{/* A quantity of Kubernetes, as "500Gi" or "1T", in GiB. */}}
+{{- define "dllm-stack.gib" -}}
+{{- $number := regexFind "^[0-9.]+" (toString .) | float64 -}}
+{{- $unit := regexReplaceAll "^[0-9.]+" (toString .) "" | default "1" -}}
+{{- $bytes := dict "1" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 -}}
+{{- divf (mulf $number (get $bytes $unit)) 1073741824.0 -}}
+{{- end }}

@@ -217,6 +217,10 @@ bench-gpu-modes: ## The demo model by mode, and whether answers go on identicall
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),.run/gpu-modes.json) $(OPTIONS)
 
+bench-gpu-stack: ## The whole stack, its engine alone and one with a single request: bench_serving's load, on an H200
+	@mkdir -p .run
+	@$(PYTHON) -m loadtest.gpu.stack --out $(or $(JSON),.run/gpu-stack.json) $(OPTIONS)
+
 bench-gpu-tensor: ## Stock and ours on one GPU and on two, ids, and two workers against one of two GPUs: on two H200s
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.tensor --out $(or $(JSON),.run/gpu-tensor.json) $(OPTIONS)

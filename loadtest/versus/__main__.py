@@ -99,9 +99,7 @@ async def run(names: list[str], rounds: int, parts: list[str]) -> Results:
     if "speed" in parts:
         for pace in PACES:
             await compare_speed(results, names, pace, rounds)
-        say(
-            "\nall of it: ms added to the median TTFT; or requests/s, and ms of the gateway's CPU time for one"
-        )
+        say("\nms added to the median TTFT; or requests/s, and ms of the gateway's CPU time for one")
         say(report.summary(results, [workload for pace in PACES for workload in pace.workloads]))
     if "trials" in parts:
         await try_out(results, names)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha1
 from typing import Any
 
-from dllm_stack.redis import Connections
+from dllm_stack.redis import Connections, Script
 
 WHEN_MEMORY_IS_FULL = "#!lua flags=allow-oom\n"
 """The first line of a script that Redis runs beyond its `maxmemory` too."""
@@ -22,7 +23,7 @@ class Sender:
         self._connections = connections
         self._text = text
         self._kind = kind
-        self._ready: dict[str, Any] = {}
+        self._scripts: dict[str, Script] = {}
 
     async def run(self, name: str, prefix: str, *args: str | bytes | int | float) -> Any:
         """Runs a script on the keys that begin with `prefix`.
@@ -30,7 +31,11 @@ class Sender:
         Raises:
             RedisError: Redis does not answer in time; the script may have run all the same.
         """
-        if name not in self._ready:
-            self._ready[name] = self._connections.commands.register_script(self._text(name))
-        async with self._connections.limit(self._kind + name):
-            return await self._ready[name](keys=[prefix], args=args)
+        script = self._scripts.get(name) or self._prepare(name)
+        return await self._connections.run(script, prefix, args)
+
+    def _prepare(self, name: str) -> Script:
+        text = self._text(name)
+        script = Script(self._kind + name, text, sha1(text.encode()).hexdigest())
+        self._scripts[name] = script
+        return script

@@ -65,6 +65,11 @@ class Packing:
         packed: list[bytes] = self._serializer.pack(*args)
         return packed
 
+    def transport(self) -> asyncio.Transport:
+        """Of a connection that is there. Whoever takes it reads it from then on."""
+        transport: asyncio.Transport = self._writer.transport  # type: ignore[attr-defined]
+        return transport
+
 
 def _with_packing(pool: ConnectionPool) -> Redis:
     kind = pool.connection_class

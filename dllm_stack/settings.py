@@ -283,7 +283,9 @@ class SettingsError(Exception):
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise SettingsError(f"{path}: {error}") from None
     if not isinstance(content, dict):
         raise SettingsError(f"{path}: must be a mapping of setting groups")
@@ -312,7 +314,10 @@ def load(config: Path | None = None) -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        lines = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]
+        lines = [
+            f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}"
+            for each in error.errors()
+        ]
         raise SettingsError("\n".join(lines)) from None
     except UnreadableSource as error:
         raise SettingsError(str(error)) from None

@@ -54,6 +54,7 @@ class Charge:
         self._channel.before_end = self.settle
 
     async def settle(self) -> None:
+        self._channel.before_end = None  # else the two would hold each other, and with them the whole request
         if self._reservation is not None:
             await self._reservation.settle(self._used())
 

@@ -184,7 +184,10 @@ class Feed:
             ticket.close(End(outcome=problem.outcome, problem=problem))
 
     async def _end_unreachable(self) -> None:
-        await asyncio.sleep(self._settings.queue.heartbeat_s)
+        period_s, began = self._settings.queue.heartbeat_s, self._loop.time()
+        await asyncio.sleep(period_s)
+        if self._loop.time() - began > 2 * period_s:
+            return  # it was this process that stood still: the replies of that time are yet to be read
         # A single read may take its timeout; before that there is no outage to speak of.
         grace_s = max(self._settings.gateway.reply_grace_s, self._settings.redis.timeout_s)
         limit = self._loop.time() - BLOCK_S - grace_s

@@ -45,7 +45,7 @@ class Gateway:
         self.catalogue = Catalogue(
             Registry(self.connections), settings.queue.heartbeat_s, self.metrics.expect_model
         )
-        self.ledger = Ledger(self.connections, settings)
+        self.ledger = Ledger(self.connections, settings, self.tracer)
         self.access = Access(settings.access, self.connections, self.ledger.id, self.metrics)
         self.limiter = Limiter(
             self.connections,

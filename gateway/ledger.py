@@ -10,6 +10,7 @@ from dllm_stack.outcomes import Outcome, Problem
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Settings
+from dllm_stack.tracing import OFF, Tracer
 from gateway.feed import Feed
 
 
@@ -25,16 +26,18 @@ class Ledger:
         open: the requests without an answer yet.
     """
 
-    def __init__(self, connections: Connections, settings: Settings) -> None:
+    def __init__(self, connections: Connections, settings: Settings, tracer: Tracer = OFF) -> None:
         self.id = uuid4().hex
         self.open: set[OpenRequest] = set()
         self._connections = connections
         self._settings = settings
+        self._tracer = tracer
         self._feeds: dict[str, Feed] = {}
 
     def feed(self, pool: str) -> Feed:
         if pool not in self._feeds:
-            queue = PoolQueue(self._connections, pool, self._settings.queue)
+            settings = self._settings.queue, self._settings.router
+            queue = PoolQueue(self._connections, pool, *settings, self._tracer)
             self._feeds[pool] = Feed(queue, self.id, self._settings)
         return self._feeds[pool]
 

@@ -44,6 +44,10 @@ class Member(Service):
         super().__init__(name, argv, env=env, log=folder / f"{name}.log", stop_s=30)
         self.probe = probe
 
+    def runs(self, argv: list[str]) -> None:
+        """This command instead, from its next start on."""
+        self._argv = argv
+
     @property
     def pid(self) -> int:
         assert self._process is not None

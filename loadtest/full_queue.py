@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from prometheus_client import CollectorRegistry
 
@@ -28,25 +28,13 @@ from router.metrics import RouterMetrics
 POOL = "full"
 WORKERS, TENANTS, GATEWAYS = 200, 100, 4
 ROUND = 1_000  # jobs that come, run and end in one round
-BATCH = 500  # commands in one pipeline
+BATCH = 500  # scripts under way at a time
 _A_DAY_S = 86_400.0
 # Nobody is to die, and nothing to be refused or to expire, while this runs.
 _SETTINGS = QueueSettings(
     max_waiting_jobs=10**9, max_waiting_bytes=10**12, heartbeat_s=60, heartbeat_ttl_s=_A_DAY_S
 )
 _DONE = End(outcome=Outcome.COMPLETED, finish_reason="length", prompt_tokens=100, completion_tokens=128)
-
-
-class Pipeline(Connections):
-    """Keeps commands back until `flush`."""
-
-    def __init__(self, settings: RedisSettings) -> None:
-        super().__init__(settings)
-        self.commands = self.commands.pipeline(transaction=False)
-
-    async def flush(self) -> list[Any]:
-        answers: list[Any] = await self.commands.execute()
-        return answers
 
 
 class CountingQueue(PoolQueue):
@@ -91,8 +79,6 @@ class Rate:
 class FullQueue:
     def __init__(self, settings: RedisSettings) -> None:
         self._connections = Connections(settings)
-        self._pipelines = [Pipeline(settings), Pipeline(settings)]
-        self._batched = [PoolQueue(pipeline, POOL, _SETTINGS) for pipeline in self._pipelines]
         self._queue = CountingQueue(self._connections, POOL, _SETTINGS)
         self._redis = self._connections.commands
         self._jobs = _jobs()
@@ -124,21 +110,10 @@ class FullQueue:
 
     async def fill(self, size: int) -> None:
         """Admits jobs until so many wait."""
-        flushed: list[asyncio.Task[list[Any]]] = []
-        for pipeline, queue in itertools.cycle(zip(self._pipelines, self._batched, strict=True)):
-            if self._waiting >= size:
-                break
+        while self._waiting < size:
             batch = list(itertools.islice(self._jobs, min(BATCH, size - self._waiting)))
-            for job in batch:
-                await queue.admit(job)
+            await self._admit(batch)
             self._waiting += len(batch)
-            # Redis works on one batch while the next is made.
-            for task in flushed:
-                assert set(map(tuple, await task)) == {(b"ok",)}
-            flushed = [asyncio.create_task(pipeline.flush())]
-            await asyncio.sleep(0)
-        for task in flushed:
-            await task
 
     async def server(self) -> str:
         """Which Redis this is, and which allocator it has."""
@@ -154,10 +129,7 @@ class FullQueue:
     async def round(self) -> Costs:
         """As many jobs come as go, so that as many wait as before."""
         queue, spent = self._queue, [await self._redis_us()]
-        batched = self._batched[0]
-        for job in itertools.islice(self._jobs, ROUND):
-            await batched.admit(job)
-        await self._pipelines[0].flush()
+        await self._admit(itertools.islice(self._jobs, ROUND))
         spent.append(await self._redis_us())
         await self._slots(ROUND // WORKERS)
         spent.append(await self._redis_us())
@@ -167,9 +139,7 @@ class FullQueue:
         spent.append(await self._redis_us())
         await self._slots(0)
         spent.append(await self._redis_us())
-        for row in queue.rows:
-            await batched.finish(row.worker, row.job_id, row.attempt, Place(0, 0), _DONE)
-        await self._pipelines[0].flush()
+        await self._finish(queue.rows)
         spent.append(await self._redis_us())
         await self._drop_streams()
         return Costs(*((spent[end] - spent[end - 1]) / ROUND for end in (1, 3, 5)))
@@ -187,12 +157,23 @@ class FullQueue:
         with suppress(asyncio.CancelledError):
             await loop
         await self._slots(0)
-        for row in self._queue.rows:
-            await self._queue.finish(row.worker, row.job_id, row.attempt, Place(0, 0), _DONE)
+        await self._finish(self._queue.rows)
         self._waiting -= jobs
         await self._drop_streams()
         wall_s, router_s, redis_us = (after - since for after, since in zip(now, before, strict=True))
         return Rate(jobs / wall_s, router_s / wall_s, redis_us / 1e6 / wall_s)
+
+    async def _admit(self, jobs: Iterable[Job]) -> None:
+        refusals = await asyncio.gather(*(self._queue.admit(job) for job in jobs))
+        assert not any(refusals)
+
+    async def _finish(self, rows: Sequence[Dispatched]) -> None:
+        for first in range(0, len(rows), BATCH):
+            ends = (
+                self._queue.finish(row.worker, row.job_id, row.attempt, Place(0, 0), _DONE)
+                for row in rows[first : first + BATCH]
+            )
+            await asyncio.gather(*ends)
 
     async def _begin(self) -> None:
         await self._slots(0)
@@ -219,8 +200,7 @@ class FullQueue:
         return int((await self._redis.info("memory"))["used_memory"])
 
     async def _aclose(self) -> None:
-        for connections in (self._connections, *self._pipelines):
-            await connections.aclose()
+        await self._connections.aclose()
 
 
 def _jobs() -> Iterator[Job]:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.request import urlopen
 
 import psutil
@@ -29,6 +29,14 @@ def _answers(url: str) -> bool:
             return True
     except OSError:
         return False
+
+
+class Served(NamedTuple):
+    """A model's engine: its own address, and where its worker keeps what it prints."""
+
+    url: str
+    checkpoint: Path
+    log: Path
 
 
 class LocalStack:
@@ -153,6 +161,19 @@ class LocalStack:
     def engine_url(self) -> str:
         """Of the first one."""
         return self.engine_urls[0]
+
+    @property
+    def served(self) -> dict[str, Served]:
+        """By model."""
+        engines = [_engine_of(worker) for worker in self.services("worker")]
+        return {
+            _argument(engine, "--served-model-name"): Served(
+                f"http://127.0.0.1:{_argument(engine, '--port')}",
+                Path(_argument(engine, "--model-path")),
+                Path(_argument(engine, "--dllm-algorithm-config")).parent / "engine.log",
+            )
+            for engine in engines
+        }
 
     @property
     def checkpoints(self) -> list[str]:

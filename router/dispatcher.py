@@ -6,14 +6,12 @@ Any number of routers may do this for the same pool: each step is one atomic scr
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import NoReturn
 
 import structlog
 
 from dllm_stack.background import forever
-from dllm_stack.queue import Dispatched, PoolQueue
-from dllm_stack.tracing import OFF, Tracer
+from dllm_stack.queue import PoolQueue
 from router.metrics import RouterMetrics
 
 log = structlog.get_logger()
@@ -22,10 +20,9 @@ _FATES = ("requeued", "failed", "cancelled")
 
 
 class Dispatcher:
-    def __init__(self, queue: PoolQueue, metrics: RouterMetrics, tracer: Tracer = OFF) -> None:
+    def __init__(self, queue: PoolQueue, metrics: RouterMetrics) -> None:
         self._queue = queue
         self._metrics = metrics
-        self._tracer = tracer
 
     async def run(self) -> NoReturn:
         # Prometheus takes no note of the first count of a series that begins with it.
@@ -40,29 +37,7 @@ class Dispatcher:
     async def _dispatch(self) -> None:
         for dispatched in await self._queue.dispatch():
             self._metrics.dispatched(self._queue.pool, dispatched)
-            if dispatched.trace is not None:
-                self._trace(dispatched)
-            log.debug(
-                "dispatched",
-                request=dispatched.request_id,
-                trace=dispatched.trace and dispatched.trace.id,
-                job=dispatched.job_id,
-                tier=dispatched.tier,
-                worker=dispatched.worker,
-                attempt=dispatched.attempt,
-                waited_s=dispatched.waited_s,
-                committed=dispatched.committed,
-            )
         await self._queue.wait()
-
-    def _trace(self, dispatched: Dispatched) -> None:
-        """How long it has waited is Redis' word; when that was, this clock's."""
-        self._tracer.start(
-            "queue",
-            dispatched.trace,
-            attributes={"dllm.tier": dispatched.tier.value, "dllm.attempt": dispatched.attempt},
-            began=time.monotonic() - dispatched.waited_s,
-        ).end()
 
     async def _reclaim(self) -> None:
         pool = self._queue.pool
@@ -74,6 +49,7 @@ class Dispatcher:
         if reclaimed.orphans:
             log.warning("gateway is dead", pool=pool, jobs_cancelled=reclaimed.orphans)
             self._metrics.orphans.labels(pool).inc(reclaimed.orphans)
+        self._metrics.dispatched_at_once(pool, reclaimed.at_once)
         self._metrics.add_tally(pool, reclaimed.tally)
         if reclaimed.more:
             return

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any, NoReturn
 
 import structlog
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from dllm_stack import log as logs
@@ -88,10 +89,10 @@ class Router:
                 for pool in await self._registry.pools():
                     if pool not in self._queues:
                         log.info("serving pool", pool=pool)
-                        queue = self._queues[pool] = PoolQueue(
-                            self._connections, pool, self._settings.queue, self._settings.router
-                        )
-                        group.create_task(Dispatcher(queue, self._metrics, self._tracer).run())
+                        settings = self._settings.queue, self._settings.router
+                        queue = PoolQueue(self._connections, pool, *settings, self._tracer)
+                        self._queues[pool] = queue
+                        group.create_task(Dispatcher(queue, self._metrics).run())
                 self._sees_redis = True
             except RedisError:
                 self._sees_redis = False
@@ -117,7 +118,7 @@ def run(settings: Settings) -> None:
     """
     logs.configure(settings, "router")
     try:
-        asyncio.run(_until_signalled(Router(settings)))
+        uvloop.run(_until_signalled(Router(settings)))
     except (CannotStart, TracingError) as reason:
         print(reason, file=sys.stderr)
         raise SystemExit(2) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from dllm_stack.histogram import Histogram
+from dllm_stack.messages import Tier
 from dllm_stack.queue import Depth, Dispatched
 from dllm_stack.redis_metrics import RedisMetrics
 
@@ -81,14 +82,20 @@ class RouterMetrics:
         )
 
         self.redis = RedisMetrics(registry)
-        self._waits: dict[tuple[str, str], Histogram] = {}
+        self._waits: dict[tuple[str, Tier], Histogram] = {}
 
     def dispatched(self, pool: str, job: Dispatched) -> None:
-        key = pool, job.tier
-        if key not in self._waits:
-            self._waits[key] = self._wait.labels(*key)
         sampled = job.trace is not None and job.trace.is_sampled
-        self._waits[key].add(job.waited_s, trace_id=job.trace.id if job.trace and sampled else None)
+        trace_id = job.trace.id if job.trace and sampled else None
+        self._waits_of(pool, job.tier).add(job.waited_s, trace_id=trace_id)
+
+    def dispatched_at_once(self, pool: str, jobs: dict[Tier, int]) -> None:
+        """
+        Args:
+            jobs: as `PoolQueue.reclaim` gives them. They have not waited.
+        """
+        for tier in Tier:
+            self._waits_of(pool, tier).add(0.0, jobs.get(tier, 0))
 
     def set_depth(self, pool: str, depth: Depth) -> None:
         for tier, of_tier in depth.tiers.items():
@@ -111,3 +118,9 @@ class RouterMetrics:
         for reason in _QUEUE_ENDS:
             self._ended.labels(pool, reason).inc(tally.get(reason, 0))
         self._continued.labels(pool).inc(tally.get("continued", 0))
+
+    def _waits_of(self, pool: str, tier: Tier) -> Histogram:
+        key = pool, tier
+        if key not in self._waits:
+            self._waits[key] = self._wait.labels(*key)
+        return self._waits[key]

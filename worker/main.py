@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from dllm_stack import garbage, tracing
@@ -145,7 +146,7 @@ def run(settings: Settings) -> None:
     try:
         plan = plans.make(settings.worker, created=int(time.time()))
         with tempfile.TemporaryDirectory(prefix="dllm-worker-", ignore_cleanup_errors=True) as run_dir:
-            asyncio.run(_until_signalled(settings, plan, Path(run_dir)))
+            uvloop.run(_until_signalled(settings, plan, Path(run_dir)))
     except (Refusal, TracingError) as refusal:
         print(refusal, file=sys.stderr)
         raise SystemExit(2) from None

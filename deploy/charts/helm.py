@@ -80,3 +80,16 @@ def manifests(text: str) -> list[Manifest]:
 @cache
 def _read(text: str) -> list[Manifest]:
     return [manifest for manifest in yaml.load_all(text, Loader=yaml.CSafeLoader) if manifest]
+
+
+def pod_of(manifest: Manifest) -> dict[str, Any] | None:
+    """The pod's spec that a manifest makes; None: it makes none."""
+    spec = manifest.get("spec") or {}
+    match manifest["kind"]:
+        case "Pod":
+            return dict(spec)
+        case "CronJob":
+            return dict(spec["jobTemplate"]["spec"]["template"]["spec"])
+        case "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job":
+            return dict(spec["template"]["spec"])
+    return None

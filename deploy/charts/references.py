@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from deploy.charts.helm import Manifest
-from deploy.charts.pod_security import pod_of
+from deploy.charts.helm import Manifest, pod_of
 
 # Fields that name an object of this kind, wherever they are in a pod.
 _IN_PODS = {

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from deploy.charts import golden, matrix, references, schema, table, validation
-from deploy.charts.helm import HELMS, HelmError, Manifest, run, template
+from deploy.charts.helm import HELMS, HelmError, Manifest, pod_of, run, template
 from deploy.charts.places import PAGE, charts, thin_charts
-from deploy.charts.pod_security import pod_of, violations
+from dllm_stack.preflight.pod_security import violations
 
 # Volumes that the standard does not have.
 _BEYOND = {"weights-on-nodes": "hostPath"}
@@ -92,7 +92,7 @@ def _is_restricted() -> Iterator[str]:
     for case in matrix.cases():
         variant = case.name.rpartition(": ")[2]
         for pod in filter(None, map(pod_of, case.manifests())):
-            for violation in violations(pod):
+            for violation in violations(pod, "restricted"):
                 if variant not in _BEYOND or f"{_BEYOND[variant]} is not allowed" not in violation:
                     yield f"{case.name}: {violation}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -168,7 +169,7 @@ def bench(
     from rich.console import Console
 
     _need_packages()
-    from dllm_stack.bench import files, session, table
+    from dllm_stack.bench import files, plan, session, table
     from dllm_stack.bench.endpoints import ENDPOINTS
     from dllm_stack.bench.plan import Options
     from dllm_stack.bench.session import Setup
@@ -209,10 +210,14 @@ def bench(
             progress=console.is_terminal if progress is None else progress,
         )
         writer = files.Writer.at(output)
-        result = asyncio.run(session.run(options, setup, console))
+        with console.status("making the prompts") if setup.progress else nullcontext():
+            planned = plan.make(options)  # outside of asyncio.run, which would be deaf to Ctrl-C meanwhile
+        result = asyncio.run(session.run(options, planned, setup, console))
     except Problem as problem:
         typer.echo(f"Error: {problem}", err=True)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
     typer.echo("\n".join(table.lines(result)))
     for line in writer.write(result):
         typer.echo(line, err=True)

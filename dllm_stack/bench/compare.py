@@ -75,8 +75,7 @@ def differences(
     slices = [drawn([SLICES] * len(side), _SAMPLES, random) for side in sides]
     for name, came in rates.items():
         values = [_rates(side, came) for side in sides]
-        if all(side.value.any() for side in values):
-            yield from _compared([name], values, slices, (), confidence, more_is_better=True)
+        yield from _compared([name], values, slices, (), confidence, more_is_better=True)
     requests = [drawn([found.figures.completed for found in side], _SAMPLES, random) for side in sides]
     for name, quantity, more_is_better in _QUANTITIES:
         values = [_values(side, quantity) for side in sides]
@@ -94,18 +93,24 @@ def _compared(
     *,
     more_is_better: bool,
 ) -> Iterator[Difference]:
+    """Those with a ratio. A figure that is 0 in A has none, as the time between chunks that come together."""
     points = [side.figures(side.once(), percents)[:, 0] for side in values]
     samples = [side.figures(drawn, percents) for side, drawn in zip(values, counts, strict=True)]
     outside = (1 - confidence) / 2 * 100
-    # A sample may have drawn none of the few requests that have this value.
-    low, high = np.nanpercentile(samples[1] / samples[0], (outside, 100 - outside), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a sample of A may be 0, though A is not
+        ratios = samples[1] / samples[0]
     for place, name in enumerate(names):
+        if not points[0][place]:
+            continue
+        # A sample may have drawn none of the few requests that have this value: it is left out. "nearest", as
+        # nothing lies between a number and infinity.
+        low, high = np.nanpercentile(ratios[place], (outside, 100 - outside), method="nearest")
         yield Difference(
             name,
             float(points[0][place]),
             float(points[1][place]),
-            float(low[place]),
-            float(high[place]),
+            float(low),
+            float(high),
             more_is_better,
         )
 

@@ -26,14 +26,18 @@ class Writer:
         """
         if stem is None:
             return cls(None)
-        stem = stem.with_suffix("") if stem.suffix == ".json" else stem
-        try:
-            stem.parent.mkdir(parents=True, exist_ok=True)
-            _file(stem, ".json").touch()
-        except OSError as error:
-            raise Problem("--output", f"{stem}: {error.strerror}") from None
         if find_spec("matplotlib") is None:
             raise Problem("--output", "its pictures need matplotlib: pip install 'dllm-stack[bench]'")
+        stem = stem.with_suffix("") if stem.suffix == ".json" else stem
+        file = _file(stem, ".json")
+        try:
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("ab") as opened:
+                is_new = not opened.tell()
+            if is_new:  # and stays away, should there be no run
+                file.unlink()
+        except OSError as error:
+            raise Problem("--output", f"{stem}: {error.strerror}") from None
         return cls(stem)
 
     def write(self, found: Result) -> Iterator[str]:

@@ -15,8 +15,9 @@ from dllm_stack.bench.cost import Cost, Watch
 from dllm_stack.bench.endpoints import Endpoint, Manner
 from dllm_stack.bench.records import Record
 
-# Shorter than SGLang's and uvicorn's 5 s: none is taken that the server is just closing.
-_KEPT_S = 3.0
+# How long a connection is kept. Shorter than the 5 s of SGLang and uvicorn: none is taken that the server is
+# just closing.
+KEPT_S = 3.0
 
 
 @dataclass
@@ -62,7 +63,7 @@ async def run(
     room = asyncio.Semaphore(concurrency) if concurrency else None
     tasks: set[asyncio.Task[None]] = set()
     timeout = aiohttp.ClientTimeout(total=target.timeout_s)
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S)
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http, Watch() as watch:
         began = time.perf_counter()
         client = Client(http, target.url, target.endpoint, target.manner, began)

@@ -1,4 +1,4 @@
-"""A whole run: plan, warm-up, load, figures, table, files."""
+"""A whole run of a plan: warm-up, load, figures."""
 
 from __future__ import annotations
 
@@ -46,17 +46,16 @@ class Setup:
     progress: bool
 
 
-async def run(options: Options, setup: Setup, console: Console) -> Result:
-    """Prints the table.
-
+async def run(options: Options, planned: Plan, setup: Setup, console: Console) -> Result:
+    """
     Args:
-        console: for all that is not the table: stderr.
+        planned: what `plan.make` makes of the options.
+        console: for the progress: stderr.
 
     Raises:
         Problem
     """
-    planned = plan.make(options)
-    target = await _target(options, setup, planned)
+    target = await _target(setup, planned)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -80,7 +79,7 @@ async def run(options: Options, setup: Setup, console: Console) -> Result:
     return _result(options, setup, planned, target, done, began, accept_length)
 
 
-async def _target(options: Options, setup: Setup, planned: Plan) -> Target:
+async def _target(setup: Setup, planned: Plan) -> Target:
     found = await server.models(setup.base_url, planned.asks[0].tenant.headers)
     model = server.choose(found, setup.model)
     stats = model.decoding is not None if setup.stats is None else setup.stats

@@ -30,14 +30,14 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
     extra: dict[str, Any] = {}
 
 
-def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
-
-
 def alone() -> Tenant:
-    """The only one: with the key of OPENAI_API_KEY, if that is set."""
-    key = os.environ.get("OPENAI_API_KEY")
-    return Tenant(headers=bearer(key) if key else {})
+    """The only one: with the key of OPENAI_API_KEY, if that is set.
+
+    Raises:
+        Problem
+    """
+    key = _key("OPENAI_API_KEY", "")
+    return Tenant(headers=_bearer(key) if key else {})
 
 
 def shares(texts: list[str]) -> list[Tenant]:
@@ -88,11 +88,23 @@ def _tenant(written: _Written, option: str) -> Tenant:
         raise Problem(option, f"the weight of {written.name} is {written.weight:g}, and must be above 0")
     headers = {"X-Tenant-ID": written.name}
     if written.key_env is not None:
-        key = os.environ.get(written.key_env)
-        if not key:
+        key = _key(written.key_env, option)
+        if key is None:
             raise Problem(option, f"{written.name}: the environment has no {written.key_env}")
-        headers = bearer(key)
+        headers = _bearer(key)
     return Tenant(written.name, written.weight, written.model, headers, written.extra)
+
+
+def _key(variable: str, option: str) -> str | None:
+    """None: the environment has none."""
+    key = os.environ.get(variable) or None
+    if key is not None and not (key.isascii() and key.isprintable()):  # most often the end of a line
+        raise Problem(option, f"the key in {variable} has a character that no header can carry")
+    return key
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
 
 
 def _distinct(tenants: list[Tenant], option: str) -> list[Tenant]:

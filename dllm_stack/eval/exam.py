@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import aiohttp
 import msgspec
 
-from dllm_stack.bench.endpoints import CHAT, GENERATE, Answer, refusal
+from dllm_stack.bench.endpoints import Answer, refusal
 from dllm_stack.eval.notebook import Done, Notebook
-from dllm_stack.eval.questions import Exam, Form, result
+from dllm_stack.eval.questions import Exam, result
 
 _BUSY = (429, 503)  # asked again, when the server says
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
@@ -48,9 +48,8 @@ class Asker:
         while True:
             sent = time.perf_counter()
             try:
-                async with self.http.post(
-                    self.url + exam.path(), data=body, headers=self.headers
-                ) as response:
+                url = self.url + exam.endpoint.path
+                async with self.http.post(url, data=body, headers=self.headers) as response:
                     content, status = await response.read(), response.status
                     again = response.headers.get("Retry-After", "")
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -58,7 +57,7 @@ class Asker:
             if status == 200:
                 answer = Answer()
                 try:
-                    (GENERATE if exam.form is Form.COMPLETION else CHAT).read(content, answer)
+                    exam.endpoint.read(content, answer)
                 except msgspec.MsgspecError as error:
                     raise Unanswered(f"unreadable answer: {error}") from None
                 return answer, time.perf_counter() - sent
@@ -112,7 +111,10 @@ async def run(
 def lines(numbers: list[int], notebook: Notebook) -> Iterator[str]:
     """few_shot_gsm8k's four, and a few more."""
     done = [notebook.done[number] for number in numbers if number in notebook.done]
-    seconds, count = notebook.seconds(), len(done)
+    ends: dict[int, float] = {}
+    for each in done:
+        ends[each.session] = max(ends.get(each.session, 0.0), each.at_s)
+    seconds, count = sum(ends.values()), len(done)
     right, tokens = sum(each.right for each in done), sum(each.tokens for each in done)
     yield f"Accuracy: {right / count:.3f}"
     yield f"Invalid: {sum(each.result is None for each in done) / count:.3f}"
@@ -121,8 +123,8 @@ def lines(numbers: list[int], notebook: Notebook) -> Iterator[str]:
     low, high = wilson(right, count)
     yield f"Right: {right} of {count}, with 95 % confidence {low:.3f} to {high:.3f}"
     yield f"Output tokens: {tokens}, {tokens / count:.1f} an answer"
-    if notebook.session > 1:
-        yield f"Sessions: {notebook.session}; their times are added up"
+    if len(ends) > 1:
+        yield f"Sessions: {len(ends)}; their times are added up"
 
 
 def wilson(right: int, count: int) -> tuple[float, float]:

@@ -58,7 +58,7 @@ class Notebook:
         file: None: nothing is kept.
 
     Attributes:
-        done: by the number of the question.
+        done: by the number of the question, also of questions that are not asked this time.
         session: this one's number.
 
     Raises:
@@ -94,13 +94,6 @@ class Notebook:
     def add(self, done: Done) -> None:
         self.done[done.number] = done
         self._write(done)
-
-    def seconds(self) -> float:
-        """In which these answers came, the pauses between sessions left out."""
-        ends: dict[int, float] = {}
-        for done in self.done.values():
-            ends[done.session] = max(ends.get(done.session, 0.0), done.at_s)
-        return sum(ends.values())
 
     def _read(self, file: Path) -> None:
         assert self._opened is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from dllm_stack.bench import json_lines
+from dllm_stack.bench.endpoints import CHAT, GENERATE, Endpoint
 from dllm_stack.bench.problem import Problem
 
 OWN = Path(__file__).with_name("arithmetic.jsonl")
@@ -50,8 +52,9 @@ class Exam:
     max_new_tokens: int
     digest: str
 
-    def path(self) -> str:
-        return "/generate" if self.form is Form.COMPLETION else "/v1/chat/completions"
+    @property
+    def endpoint(self) -> Endpoint:
+        return GENERATE if self.form is Form.COMPLETION else CHAT
 
     def body(self, number: int, model: str) -> dict[str, Any]:
         examples, question = self.questions[: self.shots], self.questions[number].question
@@ -93,6 +96,8 @@ def result(text: str) -> float | None:
     digits = re.findall(r"\d+", text.replace(",", ""))
     try:
         return float(ast.literal_eval(digits[-1])) if digits else None
+    except OverflowError:  # of a model that repeats itself: a number, though no right one
+        return sys.float_info.max
     except (SyntaxError, ValueError):
         return None
 

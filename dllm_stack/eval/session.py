@@ -10,6 +10,7 @@ from rich.console import Console
 
 from dllm_stack.bench import server, tenants
 from dllm_stack.bench.bar import bar
+from dllm_stack.bench.load import KEPT_S
 from dllm_stack.eval import exam
 from dllm_stack.eval.exam import Asker
 from dllm_stack.eval.notebook import Notebook
@@ -49,7 +50,7 @@ async def run(given: Exam, setup: Setup, console: Console) -> int:
     }
     numbers = list(range(min(setup.num_questions, len(given.questions))))
     timeout = aiohttp.ClientTimeout(total=setup.timeout_s)
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3)
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S)
     with Notebook(setup.output, settings) as notebook:
         before = sum(number in notebook.done for number in numbers)
         if before:

@@ -99,7 +99,7 @@ class Desk:
     async def delete_tenant(self, name: str) -> None:
         known, began = name in (await self._store.read()).tenants, time.monotonic()
         deleted = await self._store.delete_tenant(name)
-        if not self._as_json:
+        if known and not self._as_json:
             typer.echo(f"{name} is deleted, with {len(deleted.key_ids)} keys.", err=True)
         await self._closed(deleted.key_ids, deleted.change, began)
         if not known:
@@ -184,7 +184,8 @@ def _one(given: str, directory: Directory, *, may_be_lost: bool = False) -> str:
         if len(found) > 1:
             raise StoreError(f"{given!r} is how {len(found)} keys begin.")
         return found[0]
-    raise StoreError(f"There is no key {whole or given[:6] + '...'}.")
+    # What is no id may be a secret: it is not repeated.
+    raise StoreError(f"There is no key {whole or repr(given if len(given) < 8 else given[:6] + '...')}.")
 
 
 def _row(key: Key, directory: Directory, now: float) -> list[str]:

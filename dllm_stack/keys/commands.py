@@ -25,10 +25,12 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _NO_LIMIT = "none"
 
 
-def _seconds(text: str) -> int:
+def _seconds(text: str, option: str, *, least: int) -> int:
     match = re.fullmatch(r"(\d{1,6})([smhd])", text)
-    if match is None:
-        raise typer.BadParameter("must be a number and a unit, as in 90d, 12h, 30m or 45s")
+    if match is None or int(match[1]) < least:
+        raise typer.BadParameter(
+            f"must be a number{' above 0' * least} and a unit, as in 90d, 12h, 30m or 45s", param_hint=option
+        )
     return int(match[1]) * _UNITS[match[2]]
 
 
@@ -65,7 +67,7 @@ def create(
     config: Config = None,
 ) -> None:
     """Make a key. Its secret goes to stdout, and is shown this once."""
-    expires_s = None if expires is None else _seconds(expires)
+    expires_s = None if expires is None else _seconds(expires, "--expires", least=1)
 
     async def act(desk: Desk) -> None:
         await desk.create(tenant, label=label, expires_s=expires_s, admin=admin, entry=entry)
@@ -108,7 +110,7 @@ def rotate(
     config: Config = None,
 ) -> None:
     """Make a new key like this one, which ends after a while. The new secret goes to stdout."""
-    grace_s = _seconds(grace)
+    grace_s = _seconds(grace, "--grace", least=0)
 
     async def act(desk: Desk) -> None:
         await desk.rotate(key, grace_s)
@@ -140,7 +142,7 @@ def set_tenant(
     if tiers is not None:
         changes["tiers"] = None if tiers == "all" else [_tier(each) for each in tiers.split(",")]
     if models is not None:
-        changes["models"] = None if models == "all" else models.split(",")
+        changes["models"] = None if models == "all" else _models(models)
     limits = {
         "requests_per_minute": requests_per_minute,
         "tokens_per_minute": tokens_per_minute,
@@ -181,6 +183,13 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"must be a number, or {_NO_LIMIT}", param_hint="--weight") from None
+
+
+def _models(text: str) -> list[str]:
+    names = text.split(",")
+    if not all(names):
+        raise typer.BadParameter(f"{text!r} has an empty name", param_hint="--models")
+    return names
 
 
 def _tier(text: str) -> Tier:

@@ -68,8 +68,8 @@ def entry(key: Key) -> str:
 class KeyFile:
     """The methods of `KeyStore`, on a file; for the command line, and one who writes at a time.
 
-    Every one raises `KeyFileError` when the file cannot be read or written. It is made when it is not there,
-    and its comments are not kept.
+    Every one raises `KeyFileError` when the file cannot be read or written. What adds a key or a tenant makes
+    the file when it is not there. Its comments are not kept.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,13 +85,13 @@ class KeyFile:
             raise KeyFileError(f"{self.path} {error}") from None
 
     async def read(self) -> Directory:
-        return self.load() if self.path.exists() else Directory()
+        return self.load()
 
     async def create(
         self, tenant: str, *, label: str = "", expires: int | None = None, admin: bool = False
     ) -> Created:
         created = new_key(tenant, label=label, expires=expires, admin=admin)
-        self._add(created.key, await self.read())
+        self._add(created.key, self._load_or_begin())
         return created
 
     async def rotate(self, key_id: str, grace_s: float) -> Created:
@@ -111,7 +111,7 @@ class KeyFile:
         return ""
 
     async def change_tenant(self, name: str, changes: Mapping[str, Any]) -> Tenant:
-        directory = await self.read()
+        directory = self._load_or_begin()
         tenant = changed(directory.tenants.get(name) or Tenant(name=name), changes)
         self._write(Directory(directory.keys, {}, directory.tenants | {name: tenant}))
         return tenant
@@ -127,6 +127,9 @@ class KeyFile:
     async def behind(self, change: str) -> list[str]:
         """None that this could know of."""
         return []
+
+    def _load_or_begin(self) -> Directory:
+        return self.load() if self.path.exists() else Directory()
 
     def _add(self, key: Key, directory: Directory) -> None:
         tenants = {key.tenant: Tenant(name=key.tenant)} | directory.tenants

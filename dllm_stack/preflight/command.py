@@ -67,7 +67,9 @@ def _read(path: str) -> Needs:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
         documents: Iterable[Any] = list(yaml.safe_load_all(text))
         needs = of_manifests(document for document in documents if document)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise _Wrong(f"{path}: {error.strerror}") from None
+    except (ValueError, yaml.YAMLError) as error:
         raise _Wrong(f"{path}: {error}") from None
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise _Wrong(f"{path}: no manifests of Kubernetes: {error!r}") from None

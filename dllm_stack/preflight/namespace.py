@@ -10,7 +10,7 @@ from kubernetes.utils import parse_quantity
 from dllm_stack.preflight.cluster import Cluster, Unreadable
 from dllm_stack.preflight.finding import Finding
 from dllm_stack.preflight.needs import Needs, Object, Resources, of_container
-from dllm_stack.preflight.pod_security import LABEL, objections
+from dllm_stack.preflight.pod_security import LABEL, violations
 
 _PULL_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 _COUNTED = {"requests", "limits"}
@@ -18,9 +18,8 @@ _COUNTED = {"requests", "limits"}
 
 def check(cluster: Cluster, needs: Needs, namespace: str) -> tuple[list[Finding], bool]:
     """Returns what was found, and whether the namespace is there, as far as one can tell."""
-    path = f"/api/v1/namespaces/{namespace}"
     try:
-        content = cluster.read(path)
+        content = cluster.read(_path(namespace))
     except Unreadable as error:
         found = Finding(
             "namespace", "unknown", str(error), f"kubectl get namespace {namespace}, by whoever may"
@@ -31,38 +30,45 @@ def check(cluster: Cluster, needs: Needs, namespace: str) -> tuple[list[Finding]
             return [Finding("namespace", "ok", f"{namespace} is free: --create-namespace")], False
         found = Finding("namespace", "ok", f"{namespace} is there")
     rest = [
-        *_pod_security(content, needs),
-        _quota(cluster, needs, path),
-        _limit_ranges(cluster, needs, path),
-        *_secrets(cluster, needs, path),
-        *_claims(cluster, needs, path),
+        *_pod_security(content, needs, namespace),
+        _quota(cluster, needs, namespace),
+        _limit_ranges(cluster, needs, namespace),
+        *_secrets(cluster, needs, namespace),
+        *_claims(cluster, needs, namespace),
     ]
     return [found, *rest], True
 
 
-def _pod_security(content: Object, needs: Needs) -> list[Finding]:
+def _path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}"
+
+
+def _pod_security(content: Object, needs: Needs, namespace: str) -> list[Finding]:
     check = "pod security"
     level = (content["metadata"].get("labels") or {}).get(LABEL)
     if level is None:
         return []
+    if level not in ("baseline", "restricted"):
+        return [Finding(check, "ok", f"{level} is enforced, and refuses nothing")]
     if not needs.exact:
         # By default all of them pass `restricted`; a test of the charts says so.
         return [Finding(check, "ok", f"{level} is enforced, and met by default")]
-    against = {workload.name: objections(level, workload) for workload in needs.workloads}
-    found = "; ".join(f"{name}: {', '.join(sorted(words))}" for name, words in against.items() if words)
+    against = {workload.name: violations(workload.pod, level) for workload in needs.workloads}
+    found = "; ".join(f"{name}: {', '.join(words)}" for name, words in against.items() if words)
     if found:
-        advice = f"change the values that ask for it, or: kubectl label namespace NAME {LABEL}=privileged"
+        allow = f"kubectl label --overwrite namespace {namespace} {LABEL}=privileged"
+        advice = f"change the values that ask for it, or: {allow}"
         return [Finding(check, "missing", f"{level} refuses {found}", advice)]
     return [Finding(check, "ok", f"{level} is enforced, and met")]
 
 
-def _quota(cluster: Cluster, needs: Needs, path: str) -> Finding:
+def _quota(cluster: Cluster, needs: Needs, namespace: str) -> Finding:
     check = "quota"
     try:
-        quotas = cluster.all(f"{path}/resourcequotas")
-        defaults = _defaults(cluster, path)
+        quotas = cluster.all(f"{_path(namespace)}/resourcequotas")
+        defaults = _defaults(cluster, namespace)
     except Unreadable as error:
-        return Finding(check, "unknown", str(error), "kubectl describe quota, by whoever may")
+        return Finding(check, "unknown", str(error), f"kubectl describe quota -n {namespace}, by whoever may")
     if not quotas:
         return Finding(check, "ok", "none is set")
     over: list[str] = []
@@ -131,26 +137,28 @@ def _without(needs: Needs, name: str, defaults: set[str]) -> set[str]:
     return {name} if silent else set()
 
 
-def _defaults(cluster: Cluster, path: str) -> set[str]:
+def _defaults(cluster: Cluster, namespace: str) -> set[str]:
     """What containers are given that do not say it, as in `limits.cpu`."""
     given: set[str] = set()
-    for limits in _container_limits(cluster, path):
+    for limits in _container_limits(cluster, namespace):
         given |= {f"limits.{name}" for name in limits.get("default") or {}}
         given |= {f"requests.{name}" for name in limits.get("defaultRequest") or {}}
     return given
 
 
-def _container_limits(cluster: Cluster, path: str) -> list[Object]:
-    ranges = cluster.all(f"{path}/limitranges")
+def _container_limits(cluster: Cluster, namespace: str) -> list[Object]:
+    ranges = cluster.all(f"{_path(namespace)}/limitranges")
     return [limits for one in ranges for limits in one["spec"]["limits"] if limits["type"] == "Container"]
 
 
-def _limit_ranges(cluster: Cluster, needs: Needs, path: str) -> Finding:
+def _limit_ranges(cluster: Cluster, needs: Needs, namespace: str) -> Finding:
     check = "limit range"
     try:
-        all_ = _container_limits(cluster, path)
+        all_ = _container_limits(cluster, namespace)
     except Unreadable as error:
-        return Finding(check, "unknown", str(error), "kubectl describe limitrange, by whoever may")
+        return Finding(
+            check, "unknown", str(error), f"kubectl describe limitrange -n {namespace}, by whoever may"
+        )
     if not all_:
         return Finding(check, "ok", "none is set for containers")
     broken = {
@@ -177,7 +185,7 @@ def _broken(container: Object, limits: Object) -> Iterable[str]:
             yield f"asks for less {name} than {amount}"
 
 
-def _secrets(cluster: Cluster, needs: Needs, path: str) -> list[Finding]:
+def _secrets(cluster: Cluster, needs: Needs, namespace: str) -> list[Finding]:
     findings = []
     pulling = {
         entry["name"] for workload in needs.workloads for entry in workload.pod.get("imagePullSecrets", [])
@@ -185,33 +193,44 @@ def _secrets(cluster: Cluster, needs: Needs, path: str) -> list[Finding]:
     for name in sorted(pulling | needs.secrets):
         check = f"{'pull secret' if name in pulling else 'secret'} {name}"
         try:
-            content = cluster.read(f"{path}/secrets/{name}")
+            content = cluster.read(f"{_path(namespace)}/secrets/{name}")
         except Unreadable as error:
             findings.append(
-                Finding(check, "unknown", str(error), f"kubectl get secret {name}, by whoever may")
+                Finding(
+                    check, "unknown", str(error), f"kubectl get secret {name} -n {namespace}, by whoever may"
+                )
             )
             continue
         if content is None:
             kind = "docker-registry" if name in pulling else "generic"
             findings.append(
-                Finding(check, "missing", "is not there", f"kubectl create secret {kind} {name} ...")
+                Finding(
+                    check,
+                    "missing",
+                    "is not there",
+                    f"kubectl create secret {kind} {name} -n {namespace} ...",
+                )
             )
         elif name in pulling and content.get("type") not in _PULL_TYPES:
-            advice = f"kubectl create secret docker-registry {name} ..."
+            advice = f"kubectl create secret docker-registry {name} -n {namespace} ..."
             findings.append(Finding(check, "missing", f"is of type {content.get('type')}", advice))
         else:
             findings.append(Finding(check, "ok", "is there"))
     return findings
 
 
-def _claims(cluster: Cluster, needs: Needs, path: str) -> list[Finding]:
+def _claims(cluster: Cluster, needs: Needs, namespace: str) -> list[Finding]:
     findings = []
     for name in sorted(needs.given):
         check = f"volume claim {name}"
         try:
-            content = cluster.read(f"{path}/persistentvolumeclaims/{name}")
+            content = cluster.read(f"{_path(namespace)}/persistentvolumeclaims/{name}")
         except Unreadable as error:
-            findings.append(Finding(check, "unknown", str(error), f"kubectl get pvc {name}, by whoever may"))
+            findings.append(
+                Finding(
+                    check, "unknown", str(error), f"kubectl get pvc {name} -n {namespace}, by whoever may"
+                )
+            )
             continue
         if content is None:
             findings.append(Finding(check, "missing", "is not there", "make it, or name another"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dllm_stack.preflight.cluster import Cluster, Unreadable
+from dllm_stack.preflight.cluster import Cluster, NoAnswer, Unreadable
 from dllm_stack.preflight.finding import Finding
 from dllm_stack.preflight.needs import Claim, Kind, Needs, Object
 
@@ -28,9 +28,9 @@ def version(cluster: Cluster) -> Finding:
     check = "Kubernetes"
     try:
         content = cluster.read("/version") or {}
+    except NoAnswer:
+        raise
     except Unreadable as error:
-        if type(error) is not Unreadable:
-            raise
         return Finding(check, "unknown", str(error))
     said = content.get("gitVersion", "")
     numbers = re.match(r"v?(\d+)\.(\d+)", said)

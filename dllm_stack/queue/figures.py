@@ -28,6 +28,7 @@ class Reclaimed(msgspec.Struct, frozen=True):
         fates: for each dead worker, what became of its jobs: requeued | failed | cancelled.
         orphans: jobs cancelled because their gateway is dead.
         more: there was more to do than one call does.
+        at_once: how many jobs of each tier, since somebody last asked, went to a slot as they were admitted.
         tally: how many jobs, since somebody last asked, the queue itself ended (expired | shed | no_worker |
             worker_lost | revoked), and how many were dispatched with a part of their answer made (continued).
     """
@@ -35,6 +36,7 @@ class Reclaimed(msgspec.Struct, frozen=True):
     fates: dict[str, list[str]] = {}
     orphans: int = 0
     more: bool = False
+    at_once: dict[Tier, int] = {}
     tally: dict[str, int] = {}
 
 

@@ -20,7 +20,6 @@ from dllm_stack.messages import (
     Question,
     Reply,
     Tier,
-    Trace,
     WorkerCard,
     encode,
 )
@@ -31,9 +30,11 @@ from dllm_stack.queue.figures import Committal, Depth, Dispatched, Position, Rec
 from dllm_stack.queue.inspection import Inspection
 from dllm_stack.queue.orders import Orders
 from dllm_stack.queue.script import AT_ONCE, Scripts
+from dllm_stack.queue.telling import tell
 from dllm_stack.queue.verdicts import draining, no_worker, queue_full, too_large
 from dllm_stack.redis import BLOCK_S, Connections
 from dllm_stack.settings import Bounds, QueueSettings, RouterSettings, TenantSettings
+from dllm_stack.tracing import OFF, Tracer
 
 START = "0-0"  # the id before the first entry of any stream
 
@@ -45,7 +46,7 @@ _NO_TENANT_BOUNDS = TenantSettings()
 class PoolQueue(Inspection, Orders):
     """
     Args:
-        router: what picks the worker of a job. Only `dispatch` needs it.
+        router: what picks the worker of a job. Only `admit` and `dispatch` need it, and alike.
 
     Attributes:
         reclaim_every_s: how often `reclaim` is to be called.
@@ -57,11 +58,13 @@ class PoolQueue(Inspection, Orders):
         pool: str,
         settings: QueueSettings,
         router: RouterSettings | None = None,
+        tracer: Tracer = OFF,
     ) -> None:
         self.pool = pool
         self.reclaim_every_s = settings.heartbeat_ttl_s / 4
         self._connections = connections
         self._settings = settings
+        self._tracer = tracer
         self._prefix = f"dllm:{{{pool}}}:"
         self._scripts = Scripts(connections, self._prefix, settings, router or RouterSettings())
 
@@ -71,8 +74,9 @@ class PoolQueue(Inspection, Orders):
     # For gateways
 
     async def admit(self, job: Job, *, attempts: int = 0, committed: Committed = _NOTHING) -> Problem | None:
-        """Queues a job, or says why not. For a job that Redis has lost, `attempts` is how many it has had,
-        and `committed` the answer so far; that one is not refused for want of room."""
+        """Queues a job, or says why not; if nobody is before it, it goes to a free slot at once. For a job
+        that Redis has lost, `attempts` is how many it has had, and `committed` the answer so far; that one is
+        not refused for want of room."""
         tier = self._settings.tiers.get(job.tier, _NO_BOUNDS)
         tenants = self._settings.tenants
         tenant = tenants.get(job.tenant) or tenants.get("default", _NO_TENANT_BOUNDS)
@@ -103,7 +107,8 @@ class PoolQueue(Inspection, Orders):
             job.trace.parent if job.trace else "",
         )
         match verdict:
-            case [b"ok"]:
+            case [b"ok", rows]:
+                self._dispatched(rows)
                 return None
             case [b"full", where, of, waiting, interval_ms]:
                 bound = where.decode(), of.decode()
@@ -159,31 +164,21 @@ class PoolQueue(Inspection, Orders):
 
     async def dispatch(self) -> list[Dispatched]:
         """Hands waiting jobs to free slots, DISPATCH_AT_MOST in one call; `wait` then returns at once."""
-        return [
-            Dispatched(
-                job.decode(),
-                Tier(tier.decode()),
-                worker.decode(),
-                attempt,
-                waited_us / 1e6,
-                committed,
-                request.decode() or job.decode(),
-                Trace(trace.decode()) if trace else None,
-            )
-            for job, tier, worker, attempt, waited_us, committed, request, trace in await self._run(
-                "dispatch"
-            )
-        ]
+        return self._dispatched(await self._run("dispatch"))
 
     async def reclaim(self) -> Reclaimed:
         """To be called every `reclaim_every_s`, and again at once when there is `more`: when nobody has for
         `heartbeat_ttl_s` / 2, heartbeats may not have been heard either, and nobody is declared dead."""
         workers, orphans, more, tally = await self._run("reclaim")
+        counts = dict(zip(tally[::2], tally[1::2], strict=True))
         return Reclaimed(
             fates={worker.decode(): [fate.decode() for fate in jobs] for worker, *jobs in workers},
             orphans=orphans,
             more=bool(more),
-            tally={reason.decode(): int(jobs) for reason, jobs in zip(tally[::2], tally[1::2], strict=True)},
+            at_once={
+                tier: int(jobs) for tier in Tier if (jobs := counts.pop(b"at_once:" + tier.encode(), None))
+            },
+            tally={reason.decode(): int(jobs) for reason, jobs in counts.items()},
         )
 
     async def depth(self) -> Depth:
@@ -296,6 +291,12 @@ class PoolQueue(Inspection, Orders):
 
     async def worker_leave(self, worker: str) -> None:
         await self._run("worker_leave", worker)
+
+    def _dispatched(self, rows: list[list[Any]]) -> list[Dispatched]:
+        found = [wire.dispatched(row) for row in rows]
+        for each in found:
+            tell(self.pool, each, self._tracer)
+        return found
 
     async def _release(
         self, worker: str, job_id: str, attempt: int, *, is_try: bool, is_failure: bool

@@ -1,8 +1,8 @@
 """The Lua scripts of the queue, put together from `scripts/` and sent.
 
 What a script sees before its own text, in this order: the settings as constants, `lib/keys`, the other
-libraries that its first line says it needs, and for `dispatch` the policies that settings choose, each of
-which adds itself to POLICIES. Nothing more, as each function costs every call of the script its making.
+libraries that its first line says it needs, and with `lib/dispatch` the policies that settings choose, each
+of which adds itself to POLICIES. Nothing more, as each function costs every call of the script its making.
 """
 
 from __future__ import annotations
@@ -46,19 +46,21 @@ class Scripts:
 
     def text(self, name: str) -> str:
         """A script, whole."""
-        policies = self._policies if name == "dispatch" else ""
+        libraries = _libraries(name)
+        policies = self._policies if "lib/dispatch" in libraries else ""
         # Redis beyond its `maxmemory` takes no new job. All else goes on: what it writes is bounded by what
         # was admitted, and nothing but it makes room again.
         flags = "" if name == "admit" else WHEN_MEMORY_IS_FULL
-        return flags + self._head + "".join(_libraries(name)) + policies + _text(name)
+        return flags + self._head + "".join(libraries.values()) + policies + _text(name)
 
 
-def _libraries(name: str) -> dict[str, None]:
+def _libraries(name: str) -> dict[str, str]:
     """The texts of those that a file needs, in an order in which each comes after what it needs itself."""
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     if needs := _NEEDS.match(_text(name)):
         for library in needs[1].split(", "):
-            found |= _libraries(f"lib/{library}") | {_text(f"lib/{library}"): None}
+            found |= _libraries(f"lib/{library}")
+            found[f"lib/{library}"] = _text(f"lib/{library}")
     return found
 
 

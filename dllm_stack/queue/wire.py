@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import msgspec
 
@@ -19,11 +20,13 @@ from dllm_stack.messages import (
     Place,
     Question,
     Reply,
+    Tier,
+    Trace,
     WorkerCard,
     encode,
 )
 from dllm_stack.outcomes import ErrorCode, Problem
-from dllm_stack.queue.figures import UNREADABLE, DeadLetter
+from dllm_stack.queue.figures import UNREADABLE, DeadLetter, Dispatched
 from dllm_stack.queue.verdicts import verdict
 
 
@@ -119,6 +122,20 @@ def card(packed: bytes, *, id: str, pool: str, slots: int) -> WorkerCard:
         return _decode_card(packed)
     except msgspec.DecodeError:
         return WorkerCard(id=id, pool=pool, slots=slots, state=UNREADABLE)
+
+
+def dispatched(row: list[Any]) -> Dispatched:
+    job, tier, worker, attempt, waited_us, committed, request, trace = row
+    return Dispatched(
+        job.decode(),
+        Tier(tier.decode()),
+        worker.decode(),
+        attempt,
+        waited_us / 1e6,
+        committed,
+        request.decode() or job.decode(),
+        Trace(trace.decode()) if trace else None,
+    )
 
 
 def dead_letter(

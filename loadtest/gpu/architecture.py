@@ -7,8 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
 from worker import tiny_checkpoint
-from worker.tiny_checkpoint import files, vocabulary
+from worker.tiny_checkpoint import files
+from worker.tiny_checkpoint.vocabulary import END_OF_TEXT, MASK
 
 _CONFIGURATION = "configuration_llada2_moe.py"
 
@@ -59,15 +62,7 @@ MINI: dict[str, Any] = {
     "use_cache": True,
 }
 
-
-def write_served(folder: Path) -> Path:
-    """With a tokenizer and a chat template too, the tiny checkpoint's: a worker asks for them.
-
-    They know a thousand of the model's tokens, so that of its answers hardly any text is left.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    files.write(folder, vocabulary.tokenizer(), MINI)
-    return folder
+_ROLES = {156891: "<|startoftext|>", 156900: "<role>", 156901: "</role>", 156902: "<|role_end|>"}
 
 
 def write(folder: Path) -> Path:
@@ -76,3 +71,26 @@ def write(folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(MINI, indent=1) + "\n", "utf-8")
     shutil.copy(Path(tiny_checkpoint.__file__).with_name(_CONFIGURATION), folder)
     return folder
+
+
+def write_with_tokenizer(folder: Path) -> Path:
+    """Writes all of a checkpoint but its weights, for an engine that is asked with text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write(folder, tokenizer(), MINI)
+    return folder
+
+
+def tokenizer() -> Tokenizer:
+    """Of LLaDA2-mini's size; its words are made up, and each is one token."""
+    special = {MINI["eos_token_id"]: END_OF_TEXT, MINI["mask_token_id"]: MASK} | _ROLES
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = [
+        *letters,
+        *(f"\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}w{id}" for id in range(MINI["vocab_size"])),
+    ]
+    vocabulary = {special.get(id, words[id]): id for id in range(MINI["vocab_size"])}
+    made = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in special.values()])
+    return made

@@ -20,7 +20,7 @@ import yaml
 
 from dllm_stack.local.service import free_port
 from loadtest.gpu import architecture
-from loadtest.gpu.hooks import kernels, plugin, rounds
+from loadtest.gpu.hooks import kernels, noise, plugin, rounds
 from models.demo.agreement import plugins as engine_plugins
 from worker import cpu
 from worker.engine import moe
@@ -36,6 +36,8 @@ _MEM_FRACTION = 0.85
 _KV_TOKENS = {"cpu": 16_384, "cuda": 65_536}
 # SGLang does not start on GPUs of which one has less memory free, as where other engines are loading.
 _UNEVEN_MEMORY = {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}
+# So that no request leans on the KV cache of one before it. (With that cache 0.5.17 does not run on a CPU.)
+_WITHOUT_PREFIX_CACHE = ["--disable-radix-cache", "--page-size", "1"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Variant:
         may_fail: go on without it where it does not start.
         moe: folder of configurations of SGLang's kernel for a mixture of experts, as configs/moe is; None:
             SGLang's own alone.
+        served: as its users run it, with its tokenizer and its prefix cache, and without the clock.
         gpus: the numbers of those that share the model, on a CPU of cores; None: the first one.
     """
 
@@ -61,6 +64,7 @@ class Variant:
     deterministic: bool = False
     may_fail: bool = False
     moe: Path | None = None
+    served: bool = False
     gpus: tuple[int, ...] | None = None
 
 
@@ -102,14 +106,15 @@ class Machine:
             *_DEVICE_ARGUMENTS[self.device],
             *(["--enable-deterministic-inference"] if variant.deterministic else []),
             *(["--tp-size", str(len(variant.gpus))] if variant.gpus else []),
-            # So that no request leans on the KV cache of one before it.
-            *("--disable-radix-cache", "--page-size", "1"),
-            *("--skip-tokenizer-init", "--skip-server-warmup"),
+            *([] if variant.served and self.device == "cuda" else _WITHOUT_PREFIX_CACHE),
+            *([] if variant.served else ["--skip-tokenizer-init"]),
+            "--skip-server-warmup",
             *self.arguments,
         ]
 
     def environment(self, variant: Variant, folder: Path) -> dict[str, str]:
-        plugins = {"gpu_benchmark": f"{plugin.__name__}:{plugin.register.__name__}"}
+        watched = noise if variant.served else plugin
+        plugins = {"gpu_benchmark": f"{watched.__name__}:{watched.register.__name__}"}
         # Without the second, a launcher whose scheduler has died waits a minute for a core dump of the GPU.
         more = {plugin.FOLDER: str(folder), "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0"}
         if variant.extension:
@@ -126,10 +131,7 @@ class Machine:
             more |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, variant.gpus)), **_UNEVEN_MEMORY}
         if self.device == "cpu":
             more |= cpu.engine_environment(len(variant.gpus or [0]))
-        path = more.get("PYTHONPATH") or os.environ.get("PYTHONPATH")
-        site = [str(engine_plugins.write(folder / "site", plugins)), str(_ROOT)]
-        more["PYTHONPATH"] = os.pathsep.join([*site, *([path] if path else [])])
-        return os.environ | more | {"SGLANG_PLUGINS": ",".join(plugins)}
+        return os.environ | more | with_plugins(folder / "site", plugins, more.get("PYTHONPATH"))
 
 
 _DEVICE_ARGUMENTS: dict[Device, list[str]] = {
@@ -160,7 +162,7 @@ class Engine:
         self.folder = machine.folder / variant.name
         self.folder.mkdir(parents=True)
         port = free_port()
-        self._url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}"
         with (self.folder / "engine.log").open("wb") as log:
             self._process = subprocess.Popen(
                 machine.command(variant, port, self.folder),
@@ -174,7 +176,7 @@ class Engine:
         """Raises EngineError: it ended, or it was not up by then (time.monotonic)."""
         while True:
             with suppress(aiohttp.ClientError, TimeoutError):
-                async with http.get(f"{self._url}/model_info", timeout=aiohttp.ClientTimeout(5)) as response:
+                async with http.get(f"{self.url}/model_info", timeout=aiohttp.ClientTimeout(5)) as response:
                     if response.ok:
                         return
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -195,7 +197,7 @@ class Engine:
         """
         body = {"input_ids": list(prompts), "sampling_params": sampling, "rid": ids}
         try:
-            async with http.post(f"{self._url}/generate", json=body, timeout=_TIMEOUT) as response:
+            async with http.post(f"{self.url}/generate", json=body, timeout=_TIMEOUT) as response:
                 if not response.ok:
                     raise EngineError(f"{self.variant.name}: {response.status}: {await response.text()}")
                 answers: list[dict[str, Any]] = await response.json()
@@ -209,7 +211,7 @@ class Engine:
         """How many tokens there are, whenever there are more."""
         body = {"input_ids": prompt, "sampling_params": sampling, "stream": True}
         tokens = 0
-        async with http.post(f"{self._url}/generate", json=body, timeout=_TIMEOUT) as response:
+        async with http.post(f"{self.url}/generate", json=body, timeout=_TIMEOUT) as response:
             response.raise_for_status()
             async for line in response.content:
                 if line.startswith(b"data: {"):
@@ -265,6 +267,20 @@ def started(machine: Machine, variants: Sequence[Variant]) -> Iterator[list[Engi
     finally:
         for engine in engines:
             engine.kill()
+
+
+def with_plugins(folder: Path, plugins: Mapping[str, str], path: str | None = None) -> dict[str, str]:
+    """The variables of an engine that shall load them, and no others.
+
+    Args:
+        path: its PYTHONPATH without them; None: this process's.
+    """
+    path = path or os.environ.get("PYTHONPATH")
+    site = [str(engine_plugins.write(folder, plugins)), str(_ROOT)]
+    return {
+        "PYTHONPATH": os.pathsep.join([*site, *([path] if path else [])]),
+        "SGLANG_PLUGINS": ",".join(plugins),
+    }
 
 
 def prompt(model: Path, tokens: int, seed: object) -> list[int]:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from dllm_stack.bench import session
+from dllm_stack.bench import plan, session
 from dllm_stack.bench.endpoints import GENERATE
 from dllm_stack.bench.plan import Options
 from dllm_stack.bench.session import Setup
 from loadtest.gpu import architecture
-from loadtest.gpu.engine import Machine
-from loadtest.gpu.hooks import plugin
+from loadtest.gpu.engine import Machine, with_plugins
+from loadtest.gpu.hooks import noise
 from loadtest.local_stack import LocalStack
-from models.demo.agreement import plugins
 
-_ROOT = Path(__file__).resolve().parents[2]
+_PLUGINS = {
+    "dllm_stack": "worker.dllm.plugin:register",
+    "noise": f"{noise.__name__}:{noise.register.__name__}",
+}
 _TIMEOUT_S = 600.0
 GPUS = 2
 
@@ -81,26 +81,13 @@ def _settings(machine: Machine, folder: Path, gpus: int, slots: int) -> dict[str
         models = json.dumps(["tiny-llada2"] * (GPUS // gpus))
         return {"DLLM_UP__MODELS": models, "DLLM_WORKER__ENGINE_ARGS": json.dumps(engine_args)}
     return {
-        **_random_weights(folder),
+        **with_plugins(folder / f"site-{gpus}", _PLUGINS),
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(GPUS))),
         "DLLM_WORKER__PROFILE": "h200-8x",
         "DLLM_WORKER__MODEL": "llada2.1-mini",
-        "DLLM_WORKER__CHECKPOINT": str(architecture.write_served(folder / "mini")),
+        "DLLM_WORKER__CHECKPOINT": str(architecture.write_with_tokenizer(folder / "mini")),
         "DLLM_WORKER__ENGINE_ARGS": json.dumps([*engine_args, "--load-format", "dummy"]),
     }
-
-
-def _random_weights(folder: Path) -> Mapping[str, str]:
-    """The environment of engines that find the extension, and the benchmark's weights."""
-    found = {
-        "dllm_stack": "worker.dllm.plugin:register",
-        "gpu_benchmark": f"{plugin.__name__}:{plugin.register_weights.__name__}",
-    }
-    site = folder / "site"
-    if not site.exists():
-        plugins.write(site, found)
-    path = os.pathsep.join([str(site), str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {"PYTHONPATH": path, "SGLANG_PLUGINS": ",".join(found)}
 
 
 async def _round(stack: LocalStack, load: Load, number: int, workers: int, gpus: int) -> Served:
@@ -126,7 +113,7 @@ async def _round(stack: LocalStack, load: Load, number: int, workers: int, gpus:
         timeout_s=_TIMEOUT_S,
         progress=False,
     )
-    figures = (await session.run(options, setup, Console(stderr=True))).figures
+    figures = (await session.run(options, plan.make(options), setup, Console(stderr=True))).figures
     assert figures.ttft_ms is not None
     return Served(
         workers,

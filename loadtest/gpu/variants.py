@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ def stock(algorithm: str, slots: int = SLOTS, **parameters: Any) -> Variant:
     """
     name = "-".join(["stock", algorithm, *parameters])
     return Variant(name, algorithm, ALGORITHMS[algorithm] | parameters, rows=slots)
+
+
+def one_at_a_time(**parameters: Any) -> Variant:
+    """Stock SGLang with one running request, as LLaDA2's makers serve it and have measured it."""
+    return replace(stock("LowConfidence", 1, **parameters), name="one-at-a-time", served=True)
 
 
 def ours(

@@ -46,7 +46,7 @@ class Admin:
 def settings(redis_settings: RedisSettings) -> Settings:
     return Settings(
         redis=redis_settings,
-        queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=5.0),
+        queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=60.0),
         access=AccessSettings(keys="redis"),
     )
 
@@ -82,7 +82,7 @@ async def administered(settings: Settings, secret: str) -> AsyncIterator[Admin]:
         server = AdminServer(config)
         task = asyncio.create_task(server.serve([listener]))
         headers = {"authorization": f"Bearer {secret}"}
-        http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, headers=headers, timeout=30))
+        http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, headers=headers, timeout=120))
         await until(lambda: server.started)
         try:
             yield Admin(http, served.http, served)

@@ -20,7 +20,7 @@ async def status(port: int, secret: str) -> int:
     """0: nobody listens."""
     headers = {"authorization": f"Bearer {secret}"}
     try:
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=120) as http:
             return (await http.get(f"http://127.0.0.1:{port}/admin/pools", headers=headers)).status_code
     except httpx.TransportError:
         return 0
@@ -33,7 +33,7 @@ async def test_it_starts_and_ends_with_the_gateway(settings: Settings, secret: s
         assert await status(port, secret) == 200
         assert await status(port, "nothing") == 401
         # A connection kept open does not hold up its end.
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=120) as http:
             await http.get(f"http://127.0.0.1:{port}/admin/pools")
             gateway.terminate()
             assert await gateway.exit_code() == 0

@@ -12,6 +12,8 @@ from dllm_stack.cli import app
     ("arguments", "message"),
     [
         (["--base-url", "localhost:8000"], "--base-url: 'localhost:8000' does not begin with http"),
+        (["--base-url", "http://:8000"], "--base-url: 'http://:8000' has no host"),
+        (["--base-url", "http://127.0.0.1:99999"], "or a port that there is not"),
         (["--extra-request-body", "[]"], "--extra-request-body: is no JSON object"),
         (["--extra-request-body", "{"], "--extra-request-body: is no JSON"),
         (["--max-concurrency", "0"], "--max-concurrency"),

@@ -91,6 +91,19 @@ def test_ten_percent_slower_is_seen_in_times_and_rates() -> None:
     assert by_name([run(2, slower=1.1)], [run(1)])["Mean TTFT (ms)"].verdict == "B is better"
 
 
+def test_chunks_and_answers_that_come_together_have_no_false_difference() -> None:
+    """As behind a proxy that keeps all back: no time between chunks, and all in one slice of the run."""
+    one = run(1, requests=5)
+    for record in one.records:
+        record.sent_s, record.latency_s = 0.0, 1.0
+        record.chunks = [Chunk(1.0, 32)] * 5
+    one.figures = figures(one.records, 1.0)
+    found = by_name([one], [one])
+    assert {each.verdict for each in found.values()} == {"no difference seen"}
+    assert "Mean ITL (ms)" not in found
+    assert {"Request throughput (req/s)", "Mean TTFT (ms)"} <= found.keys()
+
+
 def test_rounds_that_differ_among_themselves_widen_the_interval() -> None:
     steady = [run(seed, requests=30) for seed in range(4)]
     uneven = [run(seed, slower=1 + 0.2 * seed, requests=30) for seed in range(4)]

@@ -200,3 +200,9 @@ def test_a_wrong_tenant_is_told(tmp_path: Path, content: str, message: str) -> N
     file.write_text(content)
     with pytest.raises(Problem, match=message):
         make(options(tenants=file))
+
+
+def test_a_key_that_no_header_can_carry_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "dk-secret\n")
+    with pytest.raises(Problem, match="the key in OPENAI_API_KEY has a character"):
+        make(options())

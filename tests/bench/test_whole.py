@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
-from dllm_stack.bench import result, session, table
+from dllm_stack.bench import plan, result, session, table
 from dllm_stack.bench.endpoints import CHAT
 from dllm_stack.bench.plan import Options
 from dllm_stack.bench.problem import Problem
@@ -207,10 +207,10 @@ async def test_what_is_wrong_with_the_server_is_told(
         "timeout_s": 10.0,
         "progress": False,
     }
+    options = Options(tokenizer=CHECKPOINT, num_prompts=2)
+    planned = plan.make(options)
     with pytest.raises(Problem) as told:
-        await session.run(
-            Options(tokenizer=CHECKPOINT, num_prompts=2), Setup(**(values | changes)), Console()
-        )
+        await session.run(options, planned, Setup(**(values | changes)), Console())
     assert str(told.value).startswith(message)
 
 
@@ -218,3 +218,12 @@ async def test_a_wrong_option_ends_it_with_status_2(fleet: Fleet) -> None:
     output, errors = await bench(fleet, *PROMPTS, "--output", "/proc/none/run", status=2)
     assert output == ""
     assert errors.startswith("Error: --output: /proc/none/run")
+
+
+async def test_a_run_that_does_not_begin_leaves_no_file(fleet: Fleet, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text("{}")
+    for name in ("new", "kept"):
+        await bench(fleet, *PROMPTS, "--model", "none", "--output", str(tmp_path / name), status=2)
+    assert os.listdir(tmp_path) == ["kept.json"]
+    assert kept.read_text() == "{}"

@@ -16,6 +16,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from dllm_stack.eval.exam import lines
+from dllm_stack.eval.notebook import Done, Notebook
+
 TOKENS = 7
 
 
@@ -93,12 +96,20 @@ async def evaluate(url: str, questions: Path, *arguments: str, status: int = 0) 
 async def test_it_counts(calculator: Calculator, url: str, questions: Path) -> None:
     calculator.wrong, calculator.busy = {3, 4}, 3
     output, _ = await evaluate(url, questions, "--parallel", "8")
-    lines = output.splitlines()
-    assert lines[:2] == ["Accuracy: 0.950", "Invalid: 0.050"]
-    assert re.fullmatch(r"Latency: \d+\.\d{3} s", lines[2])
-    assert re.fullmatch(r"Output throughput: \d+\.\d{3} token/s", lines[3])
+    told = output.splitlines()
+    assert told[:2] == ["Accuracy: 0.950", "Invalid: 0.050"]
+    assert re.fullmatch(r"Latency: \d+\.\d{3} s", told[2])
+    assert re.fullmatch(r"Output throughput: \d+\.\d{3} token/s", told[3])
     assert sorted(calculator.asked) == list(range(40))
     assert f"Output tokens: {40 * TOKENS}" in output
+
+
+def test_the_time_is_that_of_the_questions_counted() -> None:
+    notebook = Notebook(None, {})
+    for number, (session, at_s) in enumerate([(1, 2.0), (1, 4.0), (2, 30.0)]):
+        notebook.done[number] = Done(number, session, at_s, 1.0, 8, "5", 5.0, 5.0)
+    assert "Output throughput: 4.000 token/s" in list(lines([0, 1], notebook))
+    assert "Latency: 34.000 s" in list(lines([0, 1, 2], notebook))
 
 
 async def test_killed_it_goes_on_where_it_was(
@@ -122,8 +133,10 @@ async def test_killed_it_goes_on_where_it_was(
     assert sorted(calculator.asked) == list(range(20, 40))
     assert output.startswith("Accuracy: 1.000\nInvalid: 0.000\n")
     assert "Sessions: 2" in output
-    lines = [json.loads(line) for line in answers.read_text().splitlines()]
-    assert sorted(line["number"] for line in lines[1:]) == list(range(40))
+    output, _ = await evaluate(url, questions, "--num-questions", "5", "--output", str(answers))
+    assert "Sessions" not in output  # those five are the first one's
+    kept = [json.loads(line) for line in answers.read_text().splitlines()]
+    assert sorted(line["number"] for line in kept[1:]) == list(range(40))
 
     _, errors = await evaluate(url, questions, "--num-shots", "2", "--output", str(answers), status=2)
     assert "was begun with num_shots 5, and this has 2" in errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from models.demo import questions
         ("no number", None),
         ("", None),
         ("agent 007", None),  # no number of Python's
+        ("1" * 400, sys.float_info.max),  # no right one, but one
     ],
 )
 def test_the_result_is_what_few_shot_gsm8k_takes(text: str, number: float | None) -> None:
@@ -52,7 +54,7 @@ def test_the_prompt_is_few_shot_gsm8ks(tmp_path: Path) -> None:
 
 def test_in_a_chat_examples_are_earlier_turns(tmp_path: Path) -> None:
     exam = read(file_of(tmp_path, ("One?", "1"), ("Two?", "2")), 1, Form.CHAT, 64)
-    assert exam.path() == "/v1/chat/completions"
+    assert exam.endpoint.path == "/v1/chat/completions"
     assert exam.body(1, "m")["messages"] == [
         {"role": "user", "content": "One?"},
         {"role": "assistant", "content": "1"},

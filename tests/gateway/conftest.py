@@ -27,7 +27,7 @@ def pytest_asyncio_loop_factories(
 def settings(redis_settings: RedisSettings) -> Settings:
     return Settings(
         redis=redis_settings,
-        queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=5.0),
+        queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=60.0),
         gateway=GatewaySettings(max_body_bytes=100_000, reply_grace_s=1.0),
     )
 

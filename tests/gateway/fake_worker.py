@@ -194,7 +194,7 @@ class FakeWorker:
 
     async def claimed(self) -> Run:
         """The next run, to be driven by the test."""
-        return await asyncio.wait_for(self._claimed.get(), 20)
+        return await asyncio.wait_for(self._claimed.get(), 120)
 
     async def _forever(self, step: Any) -> None:
         while True:

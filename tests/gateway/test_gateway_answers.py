@@ -94,9 +94,9 @@ async def test_each_block_is_sent_before_the_next_is_there(served: Served, worke
     request = asyncio.create_task(begin())
     run = await worker.claimed()
     await run.commit("one")
-    stream = await asyncio.wait_for(request, 20)
+    stream = await asyncio.wait_for(request, 120)
     for text in ("one", "two", "three"):
-        chunk = await asyncio.wait_for(anext(stream), 20)
+        chunk = await asyncio.wait_for(anext(stream), 120)
         assert chunk.choices[0].delta.content == text
         await run.commit({"one": "two", "two": "three"}.get(text, "four"))
     await run.finish()

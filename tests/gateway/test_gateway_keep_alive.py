@@ -43,7 +43,7 @@ class Stream:
         self._lines = response.aiter_lines()
 
     async def line(self) -> str:
-        while not (line := await asyncio.wait_for(anext(self._lines), 20)):
+        while not (line := await asyncio.wait_for(anext(self._lines), 120)):
             pass
         return line
 
@@ -123,7 +123,7 @@ async def test_the_place_in_the_queue(served: Served, full: FakeWorker, connecti
 
 
 async def reads(stream: Stream, expected: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while await stream.line() != expected:
             pass
 

@@ -38,7 +38,7 @@ class Process:
         self._process.send_signal(number)
 
     async def exit_code(self) -> int:
-        return await asyncio.wait_for(self._process.wait(), 30)
+        return await asyncio.wait_for(self._process.wait(), 120)
 
     async def status(self, path: str) -> int:
         try:
@@ -53,12 +53,15 @@ async def running(redis: RedisSettings, **settings: str) -> AsyncIterator[Proces
     env = {
         **os.environ,
         "DLLM_REDIS__URL": redis.url,
+        "DLLM_REDIS__TIMEOUT_S": str(redis.timeout_s),
         "DLLM_QUEUE__HEARTBEAT_S": "0.1",
+        "DLLM_QUEUE__HEARTBEAT_TTL_S": "60",
         "DLLM_GATEWAY__PORT": str(port),
+        "DLLM_GATEWAY__DRAIN_S": "600",
         **settings,
     }
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", MAIN, env=env)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
         gateway = Process(process, http)
         try:
 
@@ -66,7 +69,7 @@ async def running(redis: RedisSettings, **settings: str) -> AsyncIterator[Proces
                 assert process.returncode is None, "the gateway has ended"
                 return await gateway.status("/healthz") == 200
 
-            await until(live, 60)
+            await until(live)
             yield gateway
         finally:
             if process.returncode is None:
@@ -104,7 +107,7 @@ async def test_sigterm_lets_open_requests_finish(
 async def test_half_of_the_drain_is_for_what_was_taken_before(
     connections: Connections, settings: Settings, worker: FakeWorker
 ) -> None:
-    async with running(settings.redis, DLLM_GATEWAY__DRAIN_S="3") as gateway:
+    async with running(settings.redis, DLLM_GATEWAY__DRAIN_S="12") as gateway:
         stream = asyncio.create_task(gateway.http.post(PATH, json={**CHAT, "stream": True}))
         run = await worker.claimed()
         gateway.terminate()
@@ -134,14 +137,14 @@ async def test_a_client_may_go_on_with_a_connection_on_which_its_stream_has_ende
         writer.write(request)
         run = await worker.claimed()
         await run.commit("before ")
-        first = await asyncio.wait_for(reader.readuntil(b"before "), 20)
+        first = await asyncio.wait_for(reader.readuntil(b"before "), 120)
         gateway.terminate()
         await run.finish()
-        await asyncio.wait_for(reader.readuntil(b"[DONE]\n\n\r\n0\r\n\r\n"), 20)
+        await asyncio.wait_for(reader.readuntil(b"[DONE]\n\n\r\n0\r\n\r\n"), 120)
         assert b"connection: close" not in first
         writer.write(request)
         await (await worker.claimed()).finish()
-        second = await asyncio.wait_for(reader.read(), 20)  # to the end of the connection
+        second = await asyncio.wait_for(reader.read(), 120)  # to the end of the connection
         assert b"connection: close" in second
         assert second.endswith(b"[DONE]\n\n\r\n0\r\n\r\n")
         writer.close()
@@ -161,8 +164,8 @@ async def test_the_end_of_the_drain_ends_what_is_left(
         assert '"code":"shutting_down"' in (await stream).text
         assert (await whole).status_code == 503
         assert await gateway.exit_code() == 0
-        await asyncio.wait_for(first.cancelled.wait(), 20)
-        await asyncio.wait_for(second.cancelled.wait(), 20)
+        await asyncio.wait_for(first.cancelled.wait(), 120)
+        await asyncio.wait_for(second.cancelled.wait(), 120)
         assert await connections.commands.zcard("dllm:{tiny}:gateways") == 0
 
 
@@ -192,12 +195,12 @@ def stopped_redis() -> RestartableRedis:
 
 
 async def test_it_starts_before_redis_does(stopped_redis: RestartableRedis, settings: Settings) -> None:
-    async with running(RedisSettings(url=stopped_redis.url)) as gateway:
+    async with running(RedisSettings(url=stopped_redis.url, timeout_s=60)) as gateway:
         assert await gateway.status("/readyz") == 503
         refused = await gateway.http.post(PATH, json=CHAT)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "queue_unavailable")
         stopped_redis.start()
-        connections = Connections(RedisSettings(url=stopped_redis.url))
+        connections = Connections(RedisSettings(url=stopped_redis.url, timeout_s=60))
         try:
             async with FakeWorker(connections, settings.queue, blocks=["Hi"]).working():
 

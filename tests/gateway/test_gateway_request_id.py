@@ -95,5 +95,5 @@ async def test_the_failure_that_nobody_foresaw_has_one(
 async def test_what_is_no_http_has_one(served: Served) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     writer.write(b"no HTTP\r\n\r\n")
-    assert re.search(rb"\r\nx-request-id: [0-9a-f]{32}\r\n", await asyncio.wait_for(reader.read(), 20))
+    assert re.search(rb"\r\nx-request-id: [0-9a-f]{32}\r\n", await asyncio.wait_for(reader.read(), 120))
     writer.close()

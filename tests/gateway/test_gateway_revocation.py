@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -27,7 +26,6 @@ class Two:
     def __init__(self, gateways: list[Process], store: KeyStore) -> None:
         self.gateways = gateways
         self.store = store
-        self.slowest_s = 0.0  # answer
 
     async def statuses(self, secret: str) -> list[int]:
         """Of a completion from each."""
@@ -37,56 +35,43 @@ class Two:
         )
         return [answer.status_code for answer in answers]
 
-    async def until_each_says(self, secret: str, status: int) -> float:
-        """Returns the time at which the first requests were sent that all got this answer."""
-        sent = 0.0
-
+    async def until_each_says(self, secret: str, status: int) -> None:
         async def said() -> bool:
-            nonlocal sent
-            sent = time.monotonic()
-            found = await self.statuses(secret)
-            self.slowest_s = max(self.slowest_s, time.monotonic() - sent)
-            return found == [status] * len(self.gateways)
+            return await self.statuses(secret) == [status] * len(self.gateways)
 
         await until(said)
-        return sent
 
 
 @pytest.fixture
 async def two(redis: RestartableRedis, settings: Settings) -> AsyncIterator[Two]:
-    at = RedisSettings(url=redis.url, timeout_s=0.5)
+    at = RedisSettings(url=redis.url, timeout_s=60)
     connections = Connections(at)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(connections.aclose)
         worker = FakeWorker(connections, settings.queue, blocks=["Hello"])
         await stack.enter_async_context(worker.working())
-        env = {"DLLM_ACCESS__KEYS": "redis", "DLLM_ADMIN__PORT": "0", "DLLM_REDIS__TIMEOUT_S": "0.5"}
+        env = {"DLLM_ACCESS__KEYS": "redis", "DLLM_ADMIN__PORT": "0"}
         contexts = [running(at, **env) for _ in range(2)]
         gateways = await asyncio.gather(*(stack.enter_async_context(each) for each in contexts))
         await pass_time(connections)
         yield Two(gateways, KeyStore(connections))
 
 
-async def test_what_is_revoked_is_refused_by_both_within_a_second(
-    two: Two, redis: RestartableRedis, record: Callable[[str], None]
-) -> None:
+async def test_what_is_revoked_is_refused_by_both_within_a_second(two: Two, redis: RestartableRedis) -> None:
+    """Whatever is sent a second later, however slow it all is."""
     keys = [await two.store.create("acme") for _ in range(4)]
     other = await two.store.create("acme")
     for key in [*keys, other]:
         await two.until_each_says(key.secret, 200)
-    two.slowest_s = 0.0
-    took = []
     for key in keys[:3]:
-        began = time.monotonic()
         change = await two.store.revoke([key.key.id])
-        took.append(await two.until_each_says(key.secret, 401) - began)
+        await asyncio.sleep(1)
+        assert await two.statuses(key.secret) == [401, 401]
 
         async def known_to_be(change: str = change) -> bool:
             return not await two.store.behind(change)
 
         await until(known_to_be)
-    record(f"a revoked key was refused by two gateways after {max(took):.2f} s at most, of {len(took)} keys")
-    assert max(took) < 1 + two.slowest_s  # no finer than it was asked
 
     # Redis loses everything. Its worker announces itself again, and whoever was known goes on.
     redis.stop()

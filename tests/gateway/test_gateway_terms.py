@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
+import httpx
 import pytest
 
 from dllm_stack.messages import Tier
 from tests.gateway.fake_worker import FakeWorker, Run
-from tests.gateway.served import Served, until
+from tests.gateway.served import Served, begun_in_time, until
 
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]},
@@ -37,7 +39,7 @@ async def test_a_request_that_says_nothing(served: Served, worker: FakeWorker, p
     run, answer = await asked(served, worker, path, {})
     assert (run.job.tenant, run.job.tier, run.job.session) == ("default", Tier.DEFAULT, None)
     assert run.job.timeout_s is not None
-    assert 590 < run.job.timeout_s <= 600
+    assert 500 < run.job.timeout_s <= 600
     assert "service_tier" not in answer
 
 
@@ -49,12 +51,12 @@ async def test_a_request_that_says_everything(served: Served, worker: FakeWorker
         path,
         {"X-Tenant-ID": "acme.eu-1_b"},
         service_tier="flex",
-        timeout=20,
+        timeout=200,
         prompt_cache_key="k",
     )
     assert (run.job.tenant, run.job.tier, run.job.session) == ("acme.eu-1_b", Tier.FLEX, "k")
     assert run.job.timeout_s is not None
-    assert 10 < run.job.timeout_s <= 20
+    assert 100 < run.job.timeout_s <= 200
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
@@ -77,17 +79,17 @@ async def test_each_chunk_tells_the_tier(served: Served, answering: FakeWorker) 
 
 
 async def test_the_headers_come_before_the_body(served: Served, worker: FakeWorker) -> None:
-    headers = {"X-Session-ID": "from the header", "X-Request-Timeout": "30.5"}
-    run, _ = await asked(served, worker, "/generate", headers, prompt_cache_key="from the body", timeout=99)
+    headers = {"X-Session-ID": "from the header", "X-Request-Timeout": "300.5"}
+    run, _ = await asked(served, worker, "/generate", headers, prompt_cache_key="from the body", timeout=599)
     assert run.job.session == "from the header"
     assert run.job.timeout_s is not None
-    assert 20 < run.job.timeout_s <= 30.5
+    assert 200 < run.job.timeout_s <= 300.5
 
 
 async def test_the_shortest_deadline_counts(served: Served, worker: FakeWorker) -> None:
     run, _ = await asked(served, worker, "/generate", {"X-Request-Timeout": "3600"}, timeout=7200.0)
     assert run.job.timeout_s is not None
-    assert 590 < run.job.timeout_s <= 600
+    assert 500 < run.job.timeout_s <= 600
 
 
 @pytest.mark.parametrize(("headers", "fields"), [({"X-Request-Timeout": "0.3"}, {}), ({}, {"timeout": 0.3})])
@@ -103,19 +105,20 @@ async def test_a_deadline_of_ones_own(
 
 
 async def test_a_deadline_of_ones_own_ends_a_stream_and_its_run(served: Served, worker: FakeWorker) -> None:
-    body = {**BODIES["/generate"], "stream": True, "timeout": 0.5}
-    request = asyncio.create_task(served.http.post("/generate", json=body))
-    run = await worker.claimed()
-    await run.commit("part")
+    async def ask(timeout_s: float) -> httpx.Response:
+        body = {**BODIES["/generate"], "stream": True, "timeout": timeout_s}
+        return await served.http.post("/generate", json=body)
+
+    run, request = await begun_in_time(worker, ask, lambda run: run.commit("part"))
     assert '"deadline_exceeded"' in (await request).text
-    await asyncio.wait_for(run.cancelled.wait(), 20)
+    await asyncio.wait_for(run.cancelled.wait(), 120)
 
 
 async def test_a_body_that_takes_longer_than_the_deadline(served: Served) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     head = b"POST /generate HTTP/1.1\r\nhost: x\r\nx-request-timeout: 0.2\r\ncontent-length: 10\r\n\r\n{"
     writer.write(head)
-    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 120)
     assert answer.startswith(b"HTTP/1.1 504 ")
     writer.close()
 
@@ -211,8 +214,11 @@ async def test_sglangs_priority_is_refused_for_the_tier(
 
 
 async def test_a_running_request_that_gets_no_block_in_time(served: Served, worker: FakeWorker) -> None:
-    request = asyncio.create_task(served.http.post("/generate", json={**BODIES["/generate"], "timeout": 1}))
-    await worker.claimed()
+    async def ask(timeout_s: float) -> httpx.Response:
+        return await served.http.post("/generate", json={**BODIES["/generate"], "timeout": timeout_s})
+
+    _, request = await begun_in_time(worker, ask)
     response = await request
     assert response.status_code == 504
-    assert response.json()["error"]["message"] == "The request did not get a first block within 1 s."
+    message = response.json()["error"]["message"]
+    assert re.fullmatch(r"The request did not get a first block within (0\.5|5|50) s\.", message)

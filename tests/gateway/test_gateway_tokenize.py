@@ -100,7 +100,7 @@ async def test_nobody_waits_any_more(served: Served, worker: FakeWorker, way: st
     request = asyncio.create_task(
         served.http.post("/tokenize", json={"model": "tiny", "prompt": "a"}, headers=timeout)
     )
-    await until(lambda: worker.questions)
+    await until(lambda: worker.questions or request.done())
     if way == "client":
         request.cancel()
     else:

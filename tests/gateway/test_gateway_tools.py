@@ -169,8 +169,8 @@ async def test_arguments_are_sent_as_they_are_committed(pair: Pair) -> None:
     request = asyncio.create_task(begin())
     run = await worker.claimed()
     await run.commit('One moment. \n<tool_call>\n{"name": "get_weather", "arguments": {"ci')
-    stream = await asyncio.wait_for(request, 20)
-    deltas = [(await asyncio.wait_for(anext(stream), 20)).choices[0].delta for _ in range(3)]
+    stream = await asyncio.wait_for(request, 120)
+    deltas = [(await asyncio.wait_for(anext(stream), 120)).choices[0].delta for _ in range(3)]
     assert deltas[0].content == "One moment."
     (first,) = deltas[1].tool_calls
     assert (first.index, first.type, first.function.name, first.function.arguments) == (
@@ -182,7 +182,7 @@ async def test_arguments_are_sent_as_they_are_committed(pair: Pair) -> None:
     assert first.id.startswith("call_")
     assert deltas[2].tool_calls[0].function.arguments == '{"ci'
     await run.commit('ty": "Ro')
-    (more,) = (await asyncio.wait_for(anext(stream), 20)).choices[0].delta.tool_calls
+    (more,) = (await asyncio.wait_for(anext(stream), 120)).choices[0].delta.tool_calls
     assert (more.index, more.id, more.function.arguments) == (0, None, 'ty": "Ro')
     await run.commit('me"}}\n</tool_call>')
     await run.finish()

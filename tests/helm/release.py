@@ -20,7 +20,7 @@ NAMESPACE = "serving"
 NAME = "x"
 
 # What a command of helm or kubectl may take; each waits for something of the fake's, which is there at once.
-_LIMIT_S = 60
+_LIMIT_S = 200
 
 
 class Result(NamedTuple):

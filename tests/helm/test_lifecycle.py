@@ -86,7 +86,7 @@ def test_an_upgrade_that_does_not_come_up_is_taken_back_and_an_uninstall_leaves_
     images = _images(stack)
     undo = "--rollback-on-failure" if stack.helm == "helm" else "--atomic"
     with pytest.raises(ToolError, match="rolled back"):
-        stack.upgrade("--set", "dllm-stack.image.tag=not-there", undo, "--wait", "--timeout", "3s")
+        stack.upgrade("--set", "dllm-stack.image.tag=not-there", undo, "--wait", "--timeout", "8s")
     assert [state for _, state in stack.history()] == ["superseded", "failed", "deployed"]
     assert _images(stack) == images
     stack.run("uninstall", NAME)
@@ -114,7 +114,7 @@ def test_an_install_that_does_not_come_up_leaves_nothing_but_the_queues_volume()
         with pytest.raises(ToolError, match="not ready"):
             made.install(
                 *("--set", "dllm-stack.image.tag=not-there"),
-                *("--rollback-on-failure", "--wait", "--timeout", "1s"),
+                *("--rollback-on-failure", "--wait", "--timeout", "5s"),
             )
         assert made.everything() == STAYS
 

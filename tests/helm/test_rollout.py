@@ -37,7 +37,7 @@ TOKENS, BLOCK_MS = (range(150, 450), 300) if WHOLE else (range(64, 224), 300)
 ROLLED_OUT_S = 240
 PASSWORD = {"kind": "Secret", "metadata": {"name": "password"}, "stringData": {"password": "rehearsal"}}
 # So that a test need not wait for as long as an operator.
-SHORT = {"gateway": {"preStopS": 2}, "config": {"gateway": {"drain_s": 15}, "worker": {"drain_s": 15}}}
+SHORT = {"gateway": {"preStopS": 2}, "config": {"gateway": {"drain_s": 60}, "worker": {"drain_s": 60}}}
 
 
 class Release:

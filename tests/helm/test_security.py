@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from deploy.charts import matrix
-from deploy.charts.helm import Manifest
-from deploy.charts.pod_security import pod_of, violations
+from deploy.charts.helm import Manifest, pod_of
+from dllm_stack.preflight.pod_security import violations
 
 Pod = dict[str, Any]
 
@@ -31,7 +31,7 @@ def test_every_pod_of_every_chart_is_restricted(rendered: dict[str, list[Manifes
     for name, manifests in rendered.items():
         pods = [pod for manifest in manifests if (pod := pod_of(manifest)) is not None]
         assert len(pods) >= 4, name
-        assert {v for pod in pods for v in violations(pod)} == BEYOND.get(name, set()), name
+        assert {v for pod in pods for v in violations(pod, "restricted")} == BEYOND.get(name, set()), name
 
 
 def test_files_of_images_cannot_be_written(rendered: dict[str, list[Manifest]]) -> None:
@@ -128,6 +128,8 @@ def _of_container_context(**fields: Any) -> Callable[[Pod], Any]:
 )
 def test_what_restricted_refuses_is_seen(change: Callable[[Pod], Any], seen: str) -> None:
     pod = copy.deepcopy(SAFE)
-    assert violations(pod) == []
+    assert violations(pod, "restricted") == []
     change(pod)
-    assert any(seen in violation for violation in violations(pod)), violations(pod)
+    assert any(seen in violation for violation in violations(pod, "restricted")), violations(
+        pod, "restricted"
+    )

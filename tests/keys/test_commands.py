@@ -116,6 +116,9 @@ async def test_the_life_of_a_tenant(shell: Shell, store: KeyStore | KeyFile) -> 
     [told] = json.loads((await shell.tenants("list", "--json")).out)
     assert told == {"name": "acme", "tiers": ["flex", "default"], "limits": {"concurrency": 4}}
     assert (await shell.tenants("delete", "acme")).status == 0
+    again = await shell.tenants("delete", "acme")
+    assert (again.status, again.err.splitlines()[-1]) == (1, "There was no tenant 'acme'.")
+    assert "is deleted" not in again.err
     directory = await store.read()
     assert directory.tenants == {}
     assert [key for key in directory.keys.values() if directory.state(key, 0) is None] == []
@@ -125,9 +128,12 @@ async def test_the_life_of_a_tenant(shell: Shell, store: KeyStore | KeyFile) -> 
     ("arguments", "named"),
     [
         (("create", "a b"), "tenant"),
-        (("create", "acme", "--expires", "soon"), "90d"),
-        (("rotate", "dk-0123456789abcdef", "--grace", "-1h"), "90d"),
-        (("revoke", "nothing"), "There is no key"),
+        (("create", "acme", "--expires", "soon"), "--expires: must be a number above 0"),
+        (("create", "acme", "--expires", "0d"), "--expires: must be a number above 0"),
+        (("rotate", "dk-0123456789abcdef", "--grace", "-1h"), "--grace: must be a number and a unit"),
+        (("revoke", "nothing"), "There is no key 'nothing'."),
+        (("revoke", "a-secret-of-something-else"), "There is no key 'a-secr...'."),
+        (("list", "--file", "/nowhere/keys.yaml"), "/nowhere/keys.yaml: No such file"),
         (("rotate", "dk-0123456789abcdef"), "There is no key dk-0123456789abcdef"),
     ],
 )
@@ -142,7 +148,14 @@ async def test_what_is_wrong_is_named(
 
 async def test_a_tenant_that_cannot_be(redis_settings: RedisSettings, connections: Connections) -> None:
     shell = Shell(redis_settings)
-    for option, value in (("--weight", "x"), ("--tiers", "gold"), ("--concurrency", "0"), ("--weight", "-1")):
+    wrong = (
+        ("--weight", "x"),
+        ("--tiers", "gold"),
+        ("--models", "a,"),
+        ("--concurrency", "0"),
+        ("--weight", "-1"),
+    )
+    for option, value in wrong:
         result = await shell.tenants("set", "acme", option, value)
         assert result.status in (1, 2)
         assert option.strip("-") in result.err

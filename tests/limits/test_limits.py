@@ -295,7 +295,7 @@ async def test_a_reservation_whose_answer_was_lost_is_given_back(connections: Co
             await limiter.reserve(acme, "a", 100)
         assert error.value.problem.code is ErrorCode.QUEUE_UNAVAILABLE
         limiter.broken = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while not limiter._unsettled.empty() or await _open(connections):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await limiter.reserve(acme, "b", 100)
@@ -325,7 +325,7 @@ async def test_what_was_used_is_told_once_though_redis_was_away(connections: Con
         limiter.broken = True
         await reservation.settle(40)
         limiter.broken = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while not limiter._unsettled.empty():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert (await limiter.reserve(acme, "b", 60)).headers["x-ratelimit-remaining-tokens"] == "0"
@@ -333,12 +333,12 @@ async def test_what_was_used_is_told_once_though_redis_was_away(connections: Con
 
 async def test_leases_are_renewed_while_a_request_is_open(connections: Connections) -> None:
     settings = LimitSettings(blind_s=0)
-    limiter = Limiter(connections, settings, heartbeat_s=0.02, lease_s=0.4)
+    limiter = Limiter(connections, settings, heartbeat_s=0.02, lease_s=60)
     async with running(limiter):
         acme, redis = tenant(concurrency=1), connections.commands
         reservation = await limiter.reserve(acme, "a", 1)
         first = await redis.zscore(prefix(NAME) + "leases", "a")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while await redis.zscore(prefix(NAME) + "leases", "a") < first + 1000:
                 await refused(limiter, acme, "b")
         await reservation.settle(1)

@@ -51,7 +51,7 @@ def up(**env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def eventually(condition: Callable[[], bool], within_s: float = 30.0) -> None:
+def eventually(condition: Callable[[], bool], within_s: float = 120.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline
@@ -77,7 +77,7 @@ async def test_keys_are_on(tmp_path: Path) -> None:
         env |= {"DLLM_WORKER__ENGINE_URL": url, "DLLM_WORKER__MODEL": str(model)}
         with LocalStack(**env) as stack:
             [secret] = set(re.findall(r"dk-[\w-]{60}", stack.output()))
-            async with httpx.AsyncClient(base_url=stack.gateway_url) as http:
+            async with httpx.AsyncClient(base_url=stack.gateway_url, timeout=120) as http:
                 assert (await http.get("/v1/models")).status_code == 401
                 bearer = {"Authorization": f"Bearer {secret}"}
                 assert (await http.get("/v1/models", headers=bearer)).status_code == 200

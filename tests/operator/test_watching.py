@@ -22,9 +22,9 @@ async def test_it_goes_on_through_an_outage_until_it_is_interrupted() -> None:
     port = free_port()
     server = ValkeyServer(port=port)
     server.start()
-    redis = RedisSettings(url=server.connection_url, timeout_s=0.5)
+    redis = RedisSettings(url=server.connection_url, timeout_s=60)
     connections = Connections(redis)
-    queue = PoolQueue(connections, POOL, QueueSettings())
+    queue = PoolQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000))
     await Registry(connections).publish(POOL, None)
     await beat(queue)
     async with on_terminal(redis, *WATCH) as terminal:

@@ -35,7 +35,8 @@ CARD = DecodingCard(
     sampling=["LowConfidence"],
 )
 
-expect.set_options(timeout=20_000)
+PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
 
 # Chromium reports them, and they may be what a test is about.
 HTTP_ERROR = "Failed to load resource"
@@ -59,7 +60,7 @@ async def chromium(playwright: Playwright) -> Browser:
 
 @pytest.fixture
 def settings(redis_settings: RedisSettings) -> Settings:
-    return Settings(redis=redis_settings, queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=5.0))
+    return Settings(redis=redis_settings, queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=60.0))
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -103,6 +104,7 @@ def open_page(browser: Browser, served: Served) -> Open:
             has_touch=width == PHONE,
             reduced_motion="reduce",
         )
+        own.set_default_timeout(PATIENCE_MS)
         page = await own.new_page()
         heard: list[str] = []
         page.on("pageerror", lambda error: heard.append(str(error)))

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 def settings(redis_settings: RedisSettings) -> Settings:
     return Settings(
         redis=redis_settings,
-        queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=5.0),
+        queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=60.0),
         access=AccessSettings(keys="redis"),
     )
 

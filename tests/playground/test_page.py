@@ -269,7 +269,7 @@ async def test_stop_aborts_the_request(page: Page, worker: FakeWorker, served: S
         await page.get_by_role("button", name="Stop").click()
     else:
         await page.keyboard.press("Escape")
-    await asyncio.wait_for(run.cancelled.wait(), 20)
+    await asyncio.wait_for(run.cancelled.wait(), 120)
     await expect(turn.get_by_text("Stopped.")).to_be_visible()
     await expect(page.get_by_role("button", name="Send")).to_be_visible()
     await expect(page.get_by_label("Message")).to_be_focused()

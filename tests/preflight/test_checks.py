@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from dllm_stack.preflight.needs import Claim, Kind, Needs, Object, of_manifests
+from dllm_stack.preflight.pod_security import violations
 from tests.helm.fake_kube_api.cluster import FakeCluster
 from tests.preflight import clusters
 from tests.preflight.clusters import NVIDIA, good, h200, node
@@ -230,7 +231,22 @@ def test_a_pod_security_standard_must_take_the_pods(look: Look) -> None:
     for level, state in (("privileged", "ok"), ("baseline", "missing"), ("restricted", "missing")):
         pod = {**_pod(), "volumes": [{"name": "w", "hostPath": {"path": "/w"}}]}
         cluster = good(clusters.namespace(**{label: level}))
-        assert look(cluster, of_manifests([_deployment(pod)]))["pod security"].state == state
+        finding = look(cluster, of_manifests([_deployment(pod)]))["pod security"]
+        assert finding.state == state
+    assert f"kubectl label --overwrite namespace serving {label}=privileged" in finding.advice
+
+
+def test_baseline_takes_what_restricted_does_not_and_less_than_any() -> None:
+    pod: Object = {"containers": [{"name": "a", "image": "i"}], "volumes": [{"name": "v", "nfs": {}}]}
+    assert violations(pod, "baseline") == []
+    assert len(violations(pod, "restricted")) == 5
+    context = {"capabilities": {"add": ["CHOWN", "NET_RAW"]}, "seccompProfile": {"type": "Unconfined"}}
+    pod["containers"][0] |= {"securityContext": context, "ports": [{"hostPort": 80}]}
+    assert violations(pod, "baseline") == [
+        "containers.a: hostPort must not be set",
+        "containers.a: seccompProfile.type must be RuntimeDefault or Localhost",
+        "containers.a: capabilities.add must not have NET_RAW",
+    ]
 
 
 def test_an_operator_is_missing_only_where_something_needs_it(look: Look) -> None:

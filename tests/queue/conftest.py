@@ -30,8 +30,8 @@ def redis_settings(
     backend: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RedisSettings]:
     if backend == "cluster":
-        yield RedisSettings(url=request.getfixturevalue("cluster").url)
+        yield RedisSettings(url=request.getfixturevalue("cluster").url, timeout_s=60)
     else:
         binary = servers.VALKEY if backend == "valkey" else servers.redis7()
         with servers.standalone(binary, tmp_path_factory.mktemp(backend)) as url:
-            yield RedisSettings(url=url)
+            yield RedisSettings(url=url, timeout_s=60)

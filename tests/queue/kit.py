@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -25,6 +26,7 @@ from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from dllm_stack.queue import START, Dispatched, PoolQueue
 from dllm_stack.queue import pool as pool_module
 from dllm_stack.redis import Connections
+from dllm_stack.settings import QueueSettings
 
 POOL = "tiny"
 PREFIX = f"dllm:{{{POOL}}}:"
@@ -34,6 +36,40 @@ AFTER_BLOCK = Place(3, 5)
 DONE = End(outcome=Outcome.COMPLETED, finish_reason="stop", prompt_tokens=5, completion_tokens=3)
 FAILED = End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.ENGINE_ERROR, "It broke."))
 CANCELLED = End(outcome=Outcome.CANCELLED)
+
+
+def patient(**settings: Any) -> QueueSettings:
+    """Between two steps of a test a machine may stand still, and nobody be taken for dead."""
+    return QueueSettings(**{"heartbeat_ttl_s": 10_000.0} | settings)
+
+
+class WatchedQueue(PoolQueue):
+    """Its `dispatch` tells of those jobs too that went to a slot as they were admitted."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._untold: list[Dispatched] = []
+
+    async def dispatch(self) -> list[Dispatched]:
+        await super().dispatch()
+        return self.told()
+
+    def told(self) -> list[Dispatched]:
+        """What has gone to a slot since the last call."""
+        told, self._untold = self._untold, []
+        return told
+
+    def _dispatched(self, rows: list[list[Any]]) -> list[Dispatched]:
+        self._untold += (found := super()._dispatched(rows))
+        return found
+
+
+@asynccontextmanager
+async def held(queue: PoolQueue) -> AsyncIterator[None]:
+    """Jobs that are admitted meanwhile wait, whatever is free."""
+    await queue.pause()
+    yield
+    await queue.resume()
 
 
 def job(
@@ -113,10 +149,10 @@ async def ends(queue: PoolQueue, gateway: str = "g") -> list[tuple[int, Outcome,
 async def woken(queue: PoolQueue, cause: Awaitable[object]) -> bool:
     """Does a router asleep wake for this?"""
     # Nobody takes a sleep to its end for an awakening, however busy the machine is.
-    with patch.object(pool_module, "BLOCK_S", 20.0):
+    with patch.object(pool_module, "BLOCK_S", 60.0):
         sleeper = asyncio.create_task(queue.wait())
         await cause
-        done, _ = await asyncio.wait({sleeper}, timeout=15.0)
+        done, _ = await asyncio.wait({sleeper}, timeout=50.0)
         await sleeper
     return bool(done)
 

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from dllm_stack.messages import Cancel, Claim, Committed, Job, Place, Tier, encode
 from dllm_stack.queue import Dispatched
 from dllm_stack.queue.estimate import estimate, prompt_bytes
-from dllm_stack.queue.script import AGED_SHARE, BLOCK_TOKENS, BREAKER_CAP_S, HOLDERS_AT_MOST
+from dllm_stack.queue.script import (
+    AGED_SHARE,
+    BLOCK_TOKENS,
+    BREAKER_CAP_S,
+    DISPATCH_AT_MOST,
+    HOLDERS_AT_MOST,
+)
 from dllm_stack.settings import Bounds, QueueSettings, TenantSettings
 
 Told = tuple[str, str, int, Place, str]  # job, worker, attempt, place, and: block | outcome
@@ -109,6 +115,7 @@ class Model:
         self.paused = self.draining = False
         self.told: dict[str, list[Told]] = {gateway: [] for gateway in gateways}
         self.tally: Counter[str] = Counter()
+        self.at_once: Counter[Tier] = Counter()
         self.dead: list[str] = []
         self.leases: list[tuple[str, str, int]] = []  # all there ever were
         self.admitted = self.dispatches = 0
@@ -150,7 +157,11 @@ class Model:
 
     # Admission
 
-    def admit(self, job: Job) -> bool:
+    def admit(self, job: Job, at_once: list[Dispatched]) -> bool:
+        """
+        Args:
+            at_once: what the queue says that has gone to a slot with it.
+        """
         if self.draining:
             return False
         size = len(encode(job))
@@ -168,10 +179,10 @@ class Model:
                 return False
             for victim in victims:
                 self.end_by_queue(victim, "shed", "rejected")
-        self._enter(job, ModelJob(job, 0, self.now))
+        self._enter(job, ModelJob(job, 0, self.now), at_once)
         return True
 
-    def readmit(self, old: ModelJob, attempts: int) -> None:
+    def readmit(self, old: ModelJob, attempts: int, at_once: list[Dispatched]) -> None:
         new = ModelJob(
             old.job,
             0,
@@ -180,13 +191,19 @@ class Model:
             token_ids=list(old.token_ids),
             characters=old.characters,
         )
-        self._enter(old.job, new)
+        self._enter(old.job, new, at_once)
 
-    def _enter(self, job: Job, new: ModelJob) -> None:
+    def _enter(self, job: Job, new: ModelJob, at_once: list[Dispatched]) -> None:
+        others_are_ready = any(shares.ready for shares in self.shares.values())
         self.admitted += 1
         new.order = self.admitted
         self.jobs[job.id] = new
         self.settle()
+        if others_are_ready:
+            assert at_once == []
+        else:
+            self.dispatch(at_once, at_most=1)
+            self.at_once[job.tier] += len(at_once)
 
     def _fits(self, waiting: list[ModelJob], size: int, bounds: Bounds | QueueSettings) -> bool:
         jobs, most_bytes = bounds.max_waiting_jobs, bounds.max_waiting_bytes
@@ -241,10 +258,12 @@ class Model:
 
     # Dispatch
 
-    def dispatch(self, found: list[Dispatched]) -> None:
+    def dispatch(self, found: list[Dispatched], at_most: int = DISPATCH_AT_MOST) -> None:
         """Asserts that what the queue has done is what it should have."""
         expected = iter(found)
-        while not self.paused and any(self.free(worker) > 0 for worker in self.workers):
+        for _ in range(at_most):
+            if self.paused or not any(self.free(worker) > 0 for worker in self.workers):
+                break
             if (job := self._next()) is None:
                 break
             if job.expired(self.now):

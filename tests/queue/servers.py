@@ -93,8 +93,10 @@ class Cluster:
     def __init__(self, folder: Path, *, replica: bool = False) -> None:
         self._cleanup = ExitStack()
         with ExitStack() as cleanup:
+            # Where none is to be taken for dead, none is because the machine stands still.
+            silence_ms = "3000" if replica else "60000"
             options = [
-                *("--cluster-enabled", "yes", "--cluster-node-timeout", "1000"),
+                *("--cluster-enabled", "yes", "--cluster-node-timeout", silence_ms),
                 *("--repl-diskless-sync-delay", "0", "--cluster-port"),
             ]
             self.nodes = [
@@ -163,7 +165,7 @@ class Watched:
                 config = folder / name / "sentinel.conf"
                 config.write_text(
                     f"sentinel monitor {SERVICE} 127.0.0.1 {self.master.port} 2\n"
-                    f"sentinel down-after-milliseconds {SERVICE} 500\n"
+                    f"sentinel down-after-milliseconds {SERVICE} 2000\n"
                     f"sentinel failover-timeout {SERVICE} 3000\n"
                 )
                 self.sentinels.append(server(name, str(config), "--sentinel"))

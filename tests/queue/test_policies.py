@@ -6,15 +6,27 @@ import pytest
 
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
-from dllm_stack.settings import Policy, QueueSettings, RouterSettings
-from tests.queue.kit import BEGINNING, DONE, POOL, PREFIX, beat, dispatch_one, id_of, job, pass_time
+from dllm_stack.settings import Policy, RouterSettings
+from tests.queue.kit import (
+    BEGINNING,
+    DONE,
+    POOL,
+    PREFIX,
+    WatchedQueue,
+    beat,
+    dispatch_one,
+    id_of,
+    job,
+    pass_time,
+    patient,
+)
 
 WORKERS = [f"w{n}" for n in range(5)]
 PROMPT = "Be brief. " * 1000
 
 
 async def pool(connections: Connections, *policies: Policy) -> PoolQueue:
-    queue = PoolQueue(connections, POOL, QueueSettings(), RouterSettings(policies=list(policies)))
+    queue = WatchedQueue(connections, POOL, patient(), RouterSettings(policies=list(policies)))
     for worker in WORKERS:
         await beat(queue, worker, slots=100)
     return queue
@@ -125,8 +137,8 @@ async def test_a_beginning_is_not_worth_waiting_for(connections: Connections) ->
 
 
 async def test_thousands_of_free_workers(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, QueueSettings())
-    await beat(queue)
+    queue = WatchedQueue(connections, POOL, patient())
+    await beat(queue, slots=0)
     await queue.admit(job(1))
     names = [f"w{n}" for n in range(10_000)]
     await connections.commands.zadd(PREFIX + "free", dict.fromkeys(names, 1))

@@ -7,7 +7,6 @@ import pytest
 from dllm_stack.messages import Block, Claim, Committed, Place
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     AFTER_BLOCK,
     BEGINNING,
@@ -15,6 +14,7 @@ from tests.queue.kit import (
     DONE,
     POOL,
     PREFIX,
+    WatchedQueue,
     beat,
     commands,
     dispatch_one,
@@ -23,6 +23,7 @@ from tests.queue.kit import (
     keys_of_jobs,
     kill,
     last_claim,
+    patient,
     replies,
 )
 
@@ -34,7 +35,7 @@ BOTH = Committed(token_ids=[1, 2, 3, 4, 2**31 - 1], characters=11)
 @pytest.fixture
 async def queue(connections: Connections) -> PoolQueue:
     """With job 1 at worker `w`."""
-    queue = PoolQueue(connections, POOL, QueueSettings(max_attempts=3))
+    queue = WatchedQueue(connections, POOL, patient(max_attempts=3))
     await beat(queue)
     await queue.admit(job(1))
     await queue.dispatch()

@@ -8,19 +8,20 @@ from dllm_stack.messages import Block, Place
 from dllm_stack.queue import Dispatched, PoolQueue
 from dllm_stack.queue.script import BLOCK_TOKENS
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     BEGINNING,
     CANCELLED,
     FAILED,
     POOL,
     PREFIX,
+    WatchedQueue,
     beat,
     dispatch_one,
     id_of,
     job,
     kill,
     pass_time,
+    patient,
 )
 
 PROMPT = "x" * 4000  # 1000 tokens
@@ -30,7 +31,7 @@ BLOCK = Block(text="x", token_ids=[1] * 100, prompt_tokens=1000)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, QueueSettings(breaker_failures=1000))
+    return WatchedQueue(connections, POOL, patient(breaker_failures=1000))
 
 
 async def paid(connections: Connections, tenant: str = "a") -> float:
@@ -125,7 +126,7 @@ async def test_who_cancels_does_not_starve_the_others(queue: PoolQueue) -> None:
 
 
 async def test_a_worker_is_not_set_aside_for_long_when_the_clock_goes_back(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, QueueSettings(breaker_failures=1))
+    queue = WatchedQueue(connections, POOL, patient(breaker_failures=1))
     await beat(queue)
     await queue.admit(job(1))
     await dispatch_one(queue)

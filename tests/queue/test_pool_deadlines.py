@@ -8,13 +8,13 @@ from dllm_stack.messages import Cancel
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     AFTER_BLOCK,
     BEGINNING,
     BLOCK,
     CANCELLED,
     POOL,
+    WatchedQueue,
     beat,
     commands,
     ends,
@@ -23,6 +23,7 @@ from tests.queue.kit import (
     keys_of_jobs,
     numbers,
     pass_time,
+    patient,
     replies,
 )
 
@@ -31,17 +32,17 @@ EXPIRED = (1, Outcome.EXPIRED, ErrorCode.DEADLINE_EXCEEDED)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000))
+    return WatchedQueue(connections, POOL, patient())
 
 
 async def test_a_waiting_job_expires(queue: PoolQueue, connections: Connections) -> None:
     await beat(queue, slots=0)
-    await queue.admit(job(1, timeout_s=10))
-    await queue.admit(job(2, timeout_s=20))
+    await queue.admit(job(1, timeout_s=1000))
+    await queue.admit(job(2, timeout_s=2000))
     await queue.admit(job(3))
-    await pass_time(connections, 9)
+    await pass_time(connections, 900)
     assert (await queue.reclaim()).tally == {}
-    await pass_time(connections, 2)
+    await pass_time(connections, 200)
     assert (await queue.reclaim()).tally == {"expired": 1}
     assert await ends(queue) == [EXPIRED]
     await beat(queue, slots=3)
@@ -49,10 +50,11 @@ async def test_a_waiting_job_expires(queue: PoolQueue, connections: Connections)
 
 
 async def test_an_expired_job_is_never_dispatched(queue: PoolQueue, connections: Connections) -> None:
-    await beat(queue)
-    await queue.admit(job(1, timeout_s=10))
+    await beat(queue, slots=0)
+    await queue.admit(job(1, timeout_s=300))
     await queue.admit(job(2))
-    await pass_time(connections, 10)
+    await pass_time(connections, 300)
+    await beat(queue)
     assert numbers(await queue.dispatch()) == [2]
     assert await ends(queue) == [EXPIRED]
     assert (await queue.reclaim()).tally == {"expired": 1}
@@ -62,11 +64,11 @@ async def test_a_running_job_expires_and_its_slot_is_free_once_it_has_stopped(
     queue: PoolQueue, connections: Connections
 ) -> None:
     await beat(queue)
-    await queue.admit(job(1, timeout_s=10))
+    await queue.admit(job(1, timeout_s=300))
     await queue.admit(job(2))
     await queue.dispatch()
     await queue.commit("w", id_of(1), 1, BEGINNING, BLOCK)
-    await pass_time(connections, 11)
+    await pass_time(connections, 310)
     assert (await queue.reclaim()).tally == {"expired": 1}
     assert (await queue.reclaim()).tally == {}
     assert await ends(queue) == [EXPIRED]
@@ -82,9 +84,9 @@ async def test_a_running_job_expires_and_its_slot_is_free_once_it_has_stopped(
 
 async def test_a_job_that_comes_back_too_late_expires(queue: PoolQueue, connections: Connections) -> None:
     await beat(queue)
-    await queue.admit(job(1, timeout_s=10))
+    await queue.admit(job(1, timeout_s=300))
     await queue.dispatch()
-    await pass_time(connections, 11)
+    await pass_time(connections, 310)
     assert await queue.release("w", id_of(1), 1, counts=True) == "requeued"
     assert await queue.dispatch() == []
     assert await ends(queue) == [EXPIRED]
@@ -93,9 +95,9 @@ async def test_a_job_that_comes_back_too_late_expires(queue: PoolQueue, connecti
 
 async def test_a_cancelled_job_does_not_expire(queue: PoolQueue, connections: Connections) -> None:
     await beat(queue)
-    await queue.admit(job(1, timeout_s=10))
+    await queue.admit(job(1, timeout_s=300))
     await queue.dispatch()
     await queue.cancel(id_of(1))
-    await pass_time(connections, 11)
+    await pass_time(connections, 310)
     assert (await queue.reclaim()).tally == {}
     assert await replies(queue) == []

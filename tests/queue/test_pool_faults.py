@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from dllm_stack.messages import Cancel
+from dllm_stack.messages import Cancel, Tier
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import START, PoolQueue, Reclaimed, script
 from dllm_stack.redis import Connections, RedisError
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     AFTER_BLOCK,
     BEGINNING,
@@ -20,16 +19,19 @@ from tests.queue.kit import (
     FAILED,
     POOL,
     PREFIX,
+    WatchedQueue,
     beat,
     commands,
     dispatch_one,
     ends,
+    held,
     id_of,
     job,
     keys_of_jobs,
     kill,
     numbers,
     pass_time,
+    patient,
     replies,
     run_one,
 )
@@ -37,7 +39,7 @@ from tests.queue.kit import (
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, QueueSettings(max_attempts=2))
+    return WatchedQueue(connections, POOL, patient(max_attempts=2, breaker_s=100))
 
 
 async def test_jobs_of_a_dead_worker_are_first_again_and_the_dead_is_fenced_off(
@@ -93,7 +95,7 @@ async def test_a_job_that_costs_every_worker_fails_and_is_kept(
 async def test_dead_letters_are_bounded(connections: Connections) -> None:
     for kept in (2, 0):
         await connections.commands.flushall()
-        queue = PoolQueue(connections, POOL, QueueSettings(max_attempts=1, dead_letters=kept))
+        queue = WatchedQueue(connections, POOL, patient(max_attempts=1, dead_letters=kept))
         await beat(queue)
         for number in range(3):
             await queue.admit(job(number))
@@ -160,13 +162,14 @@ async def test_jobs_of_a_dead_gateway_are_cancelled(queue: PoolQueue, connection
 
 
 async def test_a_gateway_that_dies_before_its_first_heartbeat_is_noticed(
-    queue: PoolQueue, connections: Connections
+    connections: Connections,
 ) -> None:
+    queue = PoolQueue(connections, POOL, patient(heartbeat_ttl_s=500))
     await beat(queue)
     await queue.admit(job(1))
     assert (await queue.reclaim()).orphans == 0
     for _ in range(3):
-        await pass_time(connections, 2)
+        await pass_time(connections, 200)
         await beat(queue)
         reclaimed = await queue.reclaim()
     assert reclaimed.orphans == 1
@@ -184,34 +187,35 @@ async def test_a_cancelled_job_of_a_dead_worker_is_forgotten(
     assert await keys_of_jobs(connections) == []
 
 
-async def test_silence_that_nobody_could_hear_is_no_death(queue: PoolQueue, connections: Connections) -> None:
+async def test_silence_that_nobody_could_hear_is_no_death(connections: Connections) -> None:
+    queue = PoolQueue(connections, POOL, patient(heartbeat_ttl_s=500))
     await beat(queue, slots=2)
     for number in (1, 2):
         await queue.admit(job(number))
-    await queue.dispatch()
-    await queue.reclaim()
-    for outage_s in (60, -3600):
+    assert (await queue.reclaim()).at_once == {Tier.DEFAULT: 2}
+    for outage_s in (6000, -360_000):
         await pass_time(connections, outage_s)
         assert await queue.reclaim() == Reclaimed()
         assert (await queue.depth()).running == 2
-    await pass_time(connections, 2)  # of the 5 s that each has now, and both are heard again in time
+    await pass_time(connections, 200)  # of the 500 s that each has now, and both are heard again in time
     await beat(queue, slots=2, held=[id_of(1), id_of(2)])
     await queue.gateway_heartbeat("g", START)
     assert await queue.reclaim() == Reclaimed()
     for _ in range(2):
-        await pass_time(connections, 2)
+        await pass_time(connections, 200)
         assert await queue.reclaim() == Reclaimed()
-    await pass_time(connections, 2)
+    await pass_time(connections, 200)
     reclaimed = await queue.reclaim()
     assert reclaimed.fates == {"w": ["requeued", "requeued"]}
     assert reclaimed.orphans == 2
 
 
 async def test_a_run_that_redis_forgot_cannot_end_the_next(queue: PoolQueue) -> None:
-    await beat(queue)
-    await queue.admit(job(1))
-    # The worker runs it as attempt 1, but Redis has lost the second in which it was dispatched.
-    assert await beat(queue, held=[id_of(1)]) == [id_of(1)]
+    async with held(queue):
+        await beat(queue)
+        await queue.admit(job(1))
+        # The worker runs it as attempt 1, but Redis has lost the second in which it was dispatched.
+        assert await beat(queue, held=[id_of(1)]) == [id_of(1)]
     dispatched = await dispatch_one(queue)
     assert (dispatched.worker, dispatched.attempt) == ("w", 2)
     assert not await queue.finish("w", id_of(1), 1, BEGINNING, CANCELLED)
@@ -262,16 +266,16 @@ async def test_a_worker_that_fails_often_is_set_aside_and_then_tried(
         await pass_time(connections, seconds)
         await beat(queue, slots=4)
 
-    await wait(4.5)
+    await wait(90)
     assert await queue.dispatch() == []
-    await wait(0.6)
+    await wait(20)
     assert numbers(await queue.dispatch()) == [10]  # one at a time
     assert await queue.dispatch() == []
     assert await queue.release("w", id_of(10), 1, counts=True) == "requeued"
     assert await queue.dispatch() == []
-    await wait(9.5)  # twice as long
+    await wait(190)  # twice as long
     assert await queue.dispatch() == []
-    await wait(0.6)
+    await wait(20)
     assert numbers(await queue.dispatch()) == [10]
     assert await queue.finish("w", id_of(10), 2, BEGINNING, DONE)
     assert (await queue.depth()).set_aside == 0
@@ -288,7 +292,7 @@ async def test_jobs_begun_before_do_not_set_a_worker_aside_for_longer(
     await queue.dispatch()
     for number in range(6):
         await queue.finish("w", id_of(number), 1, BEGINNING, FAILED)
-    await pass_time(connections, 5.1)
+    await pass_time(connections, 110)
     await beat(queue, slots=6)
     await queue.admit(job(10))
     assert numbers(await queue.dispatch()) == [10]
@@ -313,7 +317,7 @@ async def test_a_dead_worker_with_many_jobs_takes_several_calls(
     connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script, "AT_ONCE", 2)
-    queue = PoolQueue(connections, POOL, QueueSettings())
+    queue = WatchedQueue(connections, POOL, patient())
     await beat(queue, slots=3)
     for number in range(3):
         await queue.admit(job(number))
@@ -397,7 +401,7 @@ async def test_a_dead_letter_of_a_day_ago_is_dropped(queue: PoolQueue, connectio
 
 
 async def test_a_large_request_is_not_kept_when_it_dies(connections: Connections) -> None:
-    queue = PoolQueue(connections, POOL, QueueSettings(max_attempts=1))
+    queue = WatchedQueue(connections, POOL, patient(max_attempts=1))
     await beat(queue)
     await queue.admit(job(1, text="x" * 70_000, tenant="a"))
     await queue.dispatch()

@@ -12,18 +12,20 @@ from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.queue.script import AGED_SHARE
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings, TenantSettings
+from dllm_stack.settings import TenantSettings
 from tests.queue.kit import (
     BEGINNING,
     CANCELLED,
     DONE,
     POOL,
+    WatchedQueue,
     beat,
     dispatch_one,
     id_of,
     job,
     numbers,
     pass_time,
+    patient,
     run_one,
 )
 
@@ -35,17 +37,18 @@ def queue(connections: Connections) -> PoolQueue:
         "limited": TenantSettings(max_running=2),
         "default": TenantSettings(),
     }
-    return PoolQueue(connections, POOL, QueueSettings(tenants=tenants))
+    return WatchedQueue(connections, POOL, patient(tenants=tenants))
 
 
 async def test_the_first_come_is_the_first_served_when_the_clock_goes_back(
     queue: PoolQueue, connections: Connections
 ) -> None:
-    await beat(queue, slots=3)
+    await beat(queue, slots=0)
     await queue.admit(job(3))
     await pass_time(connections, -3600)
     await queue.admit(job(2))
     await queue.admit(job(1))
+    await beat(queue, slots=3)
     assert numbers(await queue.dispatch()) == [3, 2, 1]
 
 
@@ -211,11 +214,12 @@ async def test_a_job_that_never_ran_costs_its_tenant_nothing(queue: PoolQueue) -
 
 
 async def test_a_tenant_runs_no_more_than_its_limit(queue: PoolQueue) -> None:
-    await beat(queue, slots=10)
+    await beat(queue, slots=0)
     for number in range(4):
         await queue.admit(job(number, tenant="limited"))
     await queue.admit(job(4, tenant="limited", tier=Tier.PRIORITY))
     await queue.admit(job(1000, tenant="other"))
+    await beat(queue, slots=10)
     assert sorted(numbers(await queue.dispatch())) == [0, 4, 1000]
     await queue.admit(job(5, tenant="limited"))
     assert await queue.dispatch() == []

@@ -8,7 +8,6 @@ from dllm_stack.messages import Committed, Tier
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     AFTER_BLOCK,
     BEGINNING,
@@ -16,6 +15,7 @@ from tests.queue.kit import (
     DONE,
     POOL,
     PREFIX,
+    WatchedQueue,
     beat,
     dispatch_one,
     ends,
@@ -24,6 +24,7 @@ from tests.queue.kit import (
     kill,
     numbers,
     pass_time,
+    patient,
     woken,
 )
 
@@ -33,13 +34,13 @@ MONTH_MS, DAY_MS = 30 * 86_400_000, 86_400_000
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, QueueSettings(max_waiting_jobs=3, heartbeat_ttl_s=1000))
+    return WatchedQueue(connections, POOL, patient(max_waiting_jobs=3))
 
 
 @pytest.fixture
 def other(connections: Connections) -> PoolQueue:
     """As another process sees the same pool."""
-    return PoolQueue(connections, POOL, QueueSettings())
+    return WatchedQueue(connections, POOL, patient())
 
 
 async def refusal(queue: PoolQueue, number: int) -> ErrorCode | None:
@@ -56,9 +57,9 @@ async def test_a_paused_pool_takes_jobs_and_starts_none(queue: PoolQueue, other:
     await beat(queue, slots=2)
     await queue.admit(job(1))
     await queue.dispatch()
+    await other.pause()
+    await other.pause()
     await queue.admit(job(2))
-    await other.pause()
-    await other.pause()
     assert await refusal(queue, 3) is None
     assert await queue.dispatch() == []
     assert await state(queue) == (True, False)
@@ -127,7 +128,7 @@ async def test_a_draining_pool_takes_back_what_redis_has_lost(queue: PoolQueue) 
 
 
 async def test_a_draining_pool_drops_no_job_for_one_that_it_refuses(queue: PoolQueue) -> None:
-    await beat(queue, slots=1)
+    await beat(queue, slots=0)
     for number in (1, 2, 3):
         await queue.admit(job(number, tier=Tier.FLEX))
     await queue.drain()
@@ -141,7 +142,7 @@ async def test_a_draining_pool_without_a_worker_says_that_it_drains(queue: PoolQ
 
 
 async def test_one_order_after_another(queue: PoolQueue) -> None:
-    await beat(queue, slots=1)
+    await beat(queue, slots=0)
     await queue.admit(job(1))
     await queue.drain()
     await queue.pause()
@@ -150,6 +151,7 @@ async def test_one_order_after_another(queue: PoolQueue) -> None:
     assert await refusal(queue, 2) is ErrorCode.POOL_DRAINING
     await queue.drain()
     assert await state(queue) == (False, True)
+    await beat(queue, slots=1)
     assert numbers(await queue.dispatch()) == [1]
     await queue.pause()
     await queue.resume()

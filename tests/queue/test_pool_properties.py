@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from dllm_stack.messages import Block, Cancel, Claim, Command, Committed, End, Place, Tier, encode
 from dllm_stack.outcomes import Outcome
-from dllm_stack.queue import START, PoolQueue
+from dllm_stack.queue import START
 from dllm_stack.redis import Connections
 from dllm_stack.settings import Bounds, QueueSettings, RedisSettings, TenantSettings
 from tests.queue.kit import (
@@ -31,6 +31,7 @@ from tests.queue.kit import (
     FAILED,
     POOL,
     PREFIX,
+    WatchedQueue,
     beat,
     commands,
     job,
@@ -92,7 +93,7 @@ JOBS = st.fixed_dictionaries(
 )
 
 
-class FirstQueue(PoolQueue):
+class FirstQueue(WatchedQueue):
     """Where any worker will do, it takes the first: a run of the test can be repeated."""
 
     def __init__(self, connections: Connections, pool: str, settings: QueueSettings) -> None:
@@ -111,7 +112,7 @@ class RepeatingQueue(FirstQueue):
 
 class QueueMachine(RuleBasedStateMachine):
     url: str
-    queue_class = FirstQueue
+    queue_class: type[FirstQueue] = FirstQueue
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,6 +123,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model = Model(SETTINGS, GATEWAYS)
         self.created = 0
         self.tally: Counter[str] = Counter()
+        self.at_once: Counter[Tier] = Counter()
         self.do(self.connections.commands.flushall())
         for worker in WORKERS:
             self.heartbeat(worker, 1)
@@ -183,7 +185,7 @@ class QueueMachine(RuleBasedStateMachine):
                 committed = Committed(token_ids=lost.token_ids, characters=lost.characters)
                 attempts = lost.attempt + SETTINGS.max_attempts
                 assert self.do(self.queue.admit(lost.job, attempts=attempts, committed=committed)) is None
-                self.model.readmit(lost, attempts)
+                self.model.readmit(lost, attempts, self.queue.told())
 
     # Gateways
 
@@ -191,7 +193,8 @@ class QueueMachine(RuleBasedStateMachine):
         for fields in data.draw(st.lists(JOBS, min_size=1, max_size=4)):
             self.created += 1
             new = job(self.created, **fields)
-            assert (self.do(self.queue.admit(new)) is None) == self.model.admit(new)
+            is_admitted = self.do(self.queue.admit(new)) is None
+            assert is_admitted == self.model.admit(new, self.queue.told())
 
     def cancel(self, data: st.DataObject) -> None:
         if not self.model.jobs:
@@ -242,7 +245,8 @@ class QueueMachine(RuleBasedStateMachine):
         reclaimed = self.do(self.queue.reclaim())
         self.model.expire()
         self.tally.update(reclaimed.tally)
-        assert self.tally == self.model.tally
+        self.at_once.update(reclaimed.at_once)
+        assert (self.tally, self.at_once) == (self.model.tally, self.model.at_once)
         assert not reclaimed.more
 
     # Workers

@@ -14,8 +14,19 @@ from dllm_stack.messages import (
 )
 from dllm_stack.queue import PoolQueue, Position
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
-from tests.queue.kit import POOL, PREFIX, beat, commands, dispatch_one, id_of, job, kill, replies
+from tests.queue.kit import (
+    POOL,
+    PREFIX,
+    WatchedQueue,
+    beat,
+    commands,
+    dispatch_one,
+    id_of,
+    job,
+    kill,
+    patient,
+    replies,
+)
 
 ASKED = Question("q" * 32, "g", Tokenize([TextPrompt("Hi")], True))
 TOLD = Information(token_ids=[[1, 2]], context_length=100)
@@ -23,7 +34,7 @@ TOLD = Information(token_ids=[[1, 2]], context_length=100)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, QueueSettings())
+    return WatchedQueue(connections, POOL, patient())
 
 
 async def test_a_worker_is_asked_and_tells(queue: PoolQueue) -> None:
@@ -62,11 +73,12 @@ async def test_a_gateway_that_is_gone_is_told_nothing(queue: PoolQueue, connecti
 
 
 async def test_where_a_job_waits(queue: PoolQueue) -> None:
-    await beat(queue, slots=1)
+    await beat(queue, slots=0)
     for number, tier in enumerate((Tier.DEFAULT, Tier.FLEX, Tier.DEFAULT, Tier.PRIORITY)):
         assert await queue.admit(job(number, tier=tier)) is None
     places = [await queue.position(id_of(number)) for number in range(4)]
     assert places == [Position(2, 4), Position(4, 4), Position(3, 4), Position(1, 4)]
+    await beat(queue, slots=1)
     assert (await dispatch_one(queue)).job_id == id_of(3)
     assert await queue.position(id_of(3)) is None
     assert await queue.position(id_of(1)) == Position(3, 3)

@@ -8,7 +8,6 @@ from dllm_stack.messages import Cancel, Place
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings
 from tests.queue.kit import (
     AFTER_BLOCK,
     BEGINNING,
@@ -16,12 +15,14 @@ from tests.queue.kit import (
     CANCELLED,
     DONE,
     POOL,
+    WatchedQueue,
     beat,
     commands,
     ends,
     id_of,
     job,
     keys_of_jobs,
+    patient,
     replies,
 )
 
@@ -30,14 +31,15 @@ REVOKED = (1, Outcome.CANCELLED, ErrorCode.CANCELLED)
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000))
+    return WatchedQueue(connections, POOL, patient())
 
 
 async def test_a_waiting_job(queue: PoolQueue, connections: Connections) -> None:
-    await beat(queue, slots=1)
+    await beat(queue, slots=0)
     await queue.admit(job(1))
     assert await queue.revoke(id_of(1))
     assert await ends(queue) == [REVOKED]
+    await beat(queue, slots=1)
     assert await queue.dispatch() == []
     assert (await queue.reclaim()).tally == {"revoked": 1}
     assert await keys_of_jobs(connections) == []

@@ -113,7 +113,7 @@ def worker(connections: Connections, settings: Settings) -> Claims:
     )
 
 
-async def answer(feed: Feed, gateway: str) -> Ticket:
+async def answer(feed: Feed, gateway: str, admitted: list[Ticket]) -> Ticket:
     """What a client sees that asks again when it is told that the queue is away."""
     while True:
         wake = asyncio.Event()
@@ -122,6 +122,7 @@ async def answer(feed: Feed, gateway: str) -> Ticket:
         )
         try:
             await feed.admit(ticket)
+            admitted.append(ticket)
             while ticket.end is None:
                 await wake.wait()
                 wake.clear()
@@ -191,15 +192,23 @@ async def test_every_job_ends_once_through_a_failover(
         feed = Feed(queue, gateway, settings)
         stack.push_async_callback(feed.aclose)
 
-        asked = []
+        asked: list[asyncio.Task[Ticket]] = []
+        admitted: list[Ticket] = []
+        unseen = 0  # of the replica, how many came before
+
+        async def one_is_lost() -> bool:
+            return any(ticket.end is None for ticket in admitted[unseen:])
+
         for number in range(REQUESTS):
             if number == REQUESTS // 4:
                 lose_writes(watched)
+                unseen = len(admitted)
             if number == REQUESTS // 3:
+                await eventually(one_is_lost)
                 watched.master.kill()
                 watched.replica.process.send_signal(signal.SIGCONT)
                 killed = asyncio.create_task(until_master(connections))
-            asked.append(asyncio.create_task(answer(feed, gateway)))
+            asked.append(asyncio.create_task(answer(feed, gateway, admitted)))
             await asyncio.sleep(1 / A_SECOND)
         tickets = await asyncio.gather(*asked)
 

@@ -26,9 +26,11 @@ POOL = "tiny"
 
 
 # Workers here beat once: a router that a busy machine holds up must not find them dead.
-def settings_for(url: str, heartbeat_s: float = 1, heartbeat_ttl_s: float = 20) -> Settings:
+def settings_for(
+    url: str, heartbeat_s: float = 1, heartbeat_ttl_s: float = 20, timeout_s: float = 60
+) -> Settings:
     return Settings(
-        redis=RedisSettings(url=url),
+        redis=RedisSettings(url=url, timeout_s=timeout_s),
         queue=QueueSettings(heartbeat_s=heartbeat_s, heartbeat_ttl_s=heartbeat_ttl_s),
         router=RouterSettings(port=free_port()),
     )
@@ -67,7 +69,7 @@ def job(number: int, *, tier: Tier = Tier.DEFAULT, timeout_s: float | None = Non
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=60))
+    return PoolQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000))
 
 
 async def test_a_pool_that_appears_is_served(
@@ -166,7 +168,7 @@ async def test_an_outage_of_redis_is_nobodys_death() -> None:
             return await connections.commands.get(f"dllm:{{{POOL}}}:watched")
 
     with ValkeyServer(port=free_port()) as server:
-        settings = settings_for(server.connection_url, heartbeat_s=0.5, heartbeat_ttl_s=2)
+        settings = settings_for(server.connection_url, heartbeat_s=0.5, heartbeat_ttl_s=2, timeout_s=2)
         connections = Connections(settings.redis)
         queue = PoolQueue(connections, POOL, settings.queue)
         async with running(settings):
@@ -213,8 +215,8 @@ async def test_a_redis_that_was_lost_and_came_back_empty_is_served_again(tmp_pat
     port = free_port()
     server = ValkeyServer(port=port)
     server.start()
-    connections = Connections(RedisSettings(url=server.connection_url, timeout_s=0.5))
-    queue = PoolQueue(connections, POOL, QueueSettings())
+    connections = Connections(RedisSettings(url=server.connection_url, timeout_s=60))
+    queue = PoolQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000))
     settings = settings_for(server.connection_url)
     async with running(settings) as url, aiohttp.ClientSession() as http:
         await beat(connections, queue, "w")

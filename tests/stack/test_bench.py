@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dllm_stack.bench import session
+from dllm_stack.bench import plan, session
 from dllm_stack.bench.endpoints import CHAT, COMPLETIONS, GENERATE, Endpoint
 from dllm_stack.bench.plan import Options
 from dllm_stack.bench.session import Setup
@@ -37,7 +37,7 @@ async def test_blocks_are_told(
         progress=False,
     )
     options = Options(tokenizer=Path(stack.checkpoint), num_prompts=PROMPTS, **asked)
-    found = (await session.run(options, setup, Console())).figures
+    found = (await session.run(options, plan.make(options), setup, Console())).figures
     assert (found.completed, found.output_tokens) == (PROMPTS, PROMPTS * TOKENS)
     assert (found.uncounted, found.unnumbered) == (0, 0)
     blocks = found.blocks

@@ -139,7 +139,7 @@ class Caller:
             await self.queue.gateway_heartbeat(self.gateway, START)
             return await self.queue.admit(job, attempts=attempts, committed=committed) is None
 
-        await eventually(admitted, within_s=100)
+        await eventually(admitted, within_s=200)
         return job.id
 
     async def dispatch(self, job_id: str) -> int:
@@ -154,7 +154,7 @@ class Caller:
             attempts.update({each.job_id: each.attempt for each in await self.queue.dispatch()})
             return attempts.keys() >= set(job_ids)
 
-        await eventually(dispatched, within_s=100)
+        await eventually(dispatched, within_s=200)
         return attempts
 
     async def replies(self, job_id: str) -> AsyncIterator[Reply]:
@@ -196,6 +196,13 @@ class Caller:
                 return Answer(blocks, reply.end)
         raise AssertionError("no end")
 
+    async def lose(self, worker: str) -> dict[str, list[str]]:
+        """As if its heartbeat had stopped long ago; returns what becomes of its jobs."""
+        while True:
+            await self.redis.zadd(f"dllm:{{{self.queue.pool}}}:workers", {worker: 1})
+            if fates := (await self.queue.reclaim()).fates:  # unless a heartbeat has come in between
+                return fates
+
     async def running(self) -> int:
         """Slots in use."""
         return (await self.queue.depth()).running
@@ -207,7 +214,7 @@ class Caller:
         return await self.running() == 0
 
 
-QUEUE = QueueSettings(heartbeat_s=0.2, heartbeat_ttl_s=30.0)
+QUEUE = QueueSettings(heartbeat_s=0.2, heartbeat_ttl_s=600.0)
 
 
 @pytest.fixture

@@ -210,8 +210,7 @@ async def was_told(run: FakeRun, what: str) -> bool:
 async def test_a_job_taken_away_is_stopped_by_the_next_heartbeat(worker: FakeWorker, caller: Caller) -> None:
     await send(caller)
     await eventually(lambda: worker.has_runs(1))
-    await caller.redis.zadd(f"dllm:{{{MODEL}}}:workers", {worker.id: 1})
-    assert (await caller.queue.reclaim()).fates == {worker.id: ["requeued"]}
+    assert await caller.lose(worker.id) == {worker.id: ["requeued"]}
     await eventually(lambda: was_told(worker.runs[0], "cancel"))
 
 
@@ -219,8 +218,7 @@ async def test_a_newer_attempt_stops_the_older(worker: FakeWorker, caller: Calle
     worker.claims._heartbeat_s = 3600
     job = await send(caller)
     await eventually(lambda: worker.has_runs(1))
-    await caller.redis.zadd(f"dllm:{{{MODEL}}}:workers", {worker.id: 1})
-    await caller.queue.reclaim()
+    await caller.lose(worker.id)
     await caller.queue.worker_heartbeat(worker.claims.card(), acked=START, held=[])
     assert await caller.dispatch(job) > 1
     await eventually(lambda: worker.has_runs(2))
@@ -233,7 +231,7 @@ async def test_draining_takes_nothing_more(worker: FakeWorker, caller: Caller) -
     held = await send(caller)
     await eventually(lambda: worker.has_runs(1))
     late = await caller.admit(TokenPrompt([1]))
-    draining = asyncio.create_task(worker.claims.drain(30))
+    draining = asyncio.create_task(worker.claims.drain(600))
     await eventually(lambda: slots_are(caller, 0))
     # A claim that was under way already when the drain began.
     busy = WorkerCard(id=worker.id, pool=MODEL, slots=2, state="ready", model=CARD)
@@ -252,7 +250,7 @@ async def test_draining_takes_nothing_more(worker: FakeWorker, caller: Caller) -
 
 async def test_the_worker_is_known_again_after_redis_lost_everything() -> None:
     port = free_port()
-    connections = Connections(RedisSettings(url=f"redis://127.0.0.1:{port}/0", timeout_s=0.5))
+    connections = Connections(RedisSettings(url=f"redis://127.0.0.1:{port}/0", timeout_s=60))
     worker = FakeWorker(connections)
     caller = Caller(connections, QUEUE)
     with ValkeyServer(port=port):

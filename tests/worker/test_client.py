@@ -210,9 +210,9 @@ async def test_a_stream_ends_with_its_client(fake_engine: str) -> None:
         reading = asyncio.create_task(awaited.next())
         await asyncio.sleep(0)
     with pytest.raises(EngineFault, match="given up"):
-        await asyncio.wait_for(reading, 20)
+        await asyncio.wait_for(reading, 120)
     with pytest.raises(EngineFault, match="given up"):
-        await asyncio.wait_for(unread.next(), 20)
+        await asyncio.wait_for(unread.next(), 120)
     assert not await awaited.stop()
 
 

@@ -108,7 +108,7 @@ def shared_memory(engine: dict[str, psutil.Process]) -> set[Path]:
 
 @pytest.fixture
 async def worker(redis_settings: RedisSettings) -> AsyncIterator[WorkerProcess]:
-    worker = WorkerProcess(redis_settings, stall_s="3", drain_s="20")
+    worker = WorkerProcess(redis_settings, stall_s="6", drain_s="20")
     await worker.start()
     yield worker
     await worker.clean_up()

@@ -214,10 +214,7 @@ async def test_a_job_given_to_another_worker_is_stopped_here(
     worker = start_worker()
     job = await caller.send(TokenPrompt(IDS), max_tokens=400, ignore_eos=True)
     await caller.first_block(job)
-    # As if its heartbeat had stopped long ago.
-    await caller.redis.zadd(f"dllm:{{{caller.queue.pool}}}:workers", {worker.id: 1})
-    reclaimed = await caller.queue.reclaim()
-    assert reclaimed.fates == {worker.id: ["requeued"]}
+    assert await caller.lose(worker.id) == {worker.id: ["requeued"]}
     await eventually(engine.idle)
     # It is alive, so it takes the job again, as another attempt that goes on where the first was stopped.
     assert await caller.dispatch(job) > 1
@@ -231,7 +228,7 @@ async def test_blocks_wait_for_a_redis_that_hangs(engine: RunningEngine, start_w
     with ValkeyServer(port=free_port()) as server:
         settings = RedisSettings(url=server.connection_url, timeout_s=0.3)
         start_worker(settings)
-        connections = Connections(RedisSettings(url=server.connection_url, timeout_s=10))
+        connections = Connections(RedisSettings(url=server.connection_url, timeout_s=60))
         caller = Caller(connections, QUEUE)
         job = await caller.send(TokenPrompt(IDS), max_tokens=400, ignore_eos=True)
         await caller.first_block(job)
@@ -254,10 +251,10 @@ async def test_a_redis_that_forgot_everything_ends_the_runs_and_gets_new_ones(
 ) -> None:
     port = free_port()
     url = f"redis://127.0.0.1:{port}/0"
-    connections = Connections(RedisSettings(url=url))
+    connections = Connections(RedisSettings(url=url, timeout_s=60))
     caller = Caller(connections, QUEUE)
     with ValkeyServer(port=port):
-        start_worker(RedisSettings(url=url, timeout_s=0.5))
+        start_worker(RedisSettings(url=url, timeout_s=60))
         job = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
         await caller.first_block(job)
     with ValkeyServer(port=port):
@@ -270,13 +267,14 @@ async def test_a_redis_that_forgot_everything_ends_the_runs_and_gets_new_ones(
 async def test_draining_finishes_short_jobs_and_gives_long_ones_back(
     start_worker: StartWorker, engine: RunningEngine, caller: Caller
 ) -> None:
-    worker = start_worker(drain_s=2.0)
+    worker = start_worker(drain_s=600.0)
     short = await caller.send(TokenPrompt(IDS), max_tokens=40)
     long = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
     await caller.first_block(long)
     worker.stop.set()
     await eventually(lambda: no_slots(caller))
     assert (await caller.answer(short)).end.outcome is Outcome.COMPLETED
+    worker.hurry.set()  # as when its time is up
     await worker.task
     assert await engine.idle()
     depth = await caller.queue.depth()
@@ -291,7 +289,7 @@ async def test_an_engine_that_hangs_loses_its_jobs_and_serves_again_once_it_wake
     start_worker: StartWorker, engine: RunningEngine, caller: Caller
 ) -> None:
     scheduler = engine.scheduler()
-    start_worker(stall_s=1.0)
+    start_worker(stall_s=5.0)
     job = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
     await caller.first_block(job)
     scheduler.suspend()
@@ -372,7 +370,7 @@ async def test_readiness_and_metrics_tell_what_the_worker_does(
     start_worker: StartWorker, engine: RunningEngine, caller: Caller
 ) -> None:
     port = free_port()
-    worker = start_worker(port=port, drain_s=10.0)
+    worker = start_worker(port=port, drain_s=600.0)
     url = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession(url) as session:
 
@@ -386,6 +384,7 @@ async def test_readiness_and_metrics_tell_what_the_worker_does(
         await eventually(ready)
         await caller.answer(await caller.send(TokenPrompt(IDS), max_tokens=40, ignore_eos=True))
         await eventually(caller.all_free)
+        await eventually(lambda: has_counted(session))
         metrics = await samples(session)
         assert metrics["dllm_worker_runs_total", "completed"] == 1
         assert metrics["dllm_engine_committed_tokens_total", None] == 40
@@ -412,6 +411,11 @@ async def test_readiness_and_metrics_tell_what_the_worker_does(
             assert response.status == 200
         worker.hurry.set()
         await worker.task
+
+
+async def has_counted(session: aiohttp.ClientSession) -> bool:
+    """A worker counts what has ended in Redis a moment before."""
+    return (await samples(session)).get(("dllm_worker_runs_total", "completed")) == 1
 
 
 async def samples(session: aiohttp.ClientSession) -> dict[tuple[str, str | None], float]:

@@ -1,17 +1,17 @@
--- needs: jobs
--- A job enters the queue, or is refused. Safe to repeat. A job that had been admitted before, and was lost
+-- needs: dispatch
+-- A job enters the queue, or is refused; where nobody is before it, it goes to a free slot at once. Safe to repeat. A job that had been admitted before, and was lost
 -- with Redis' data, is refused neither for want of room nor by a pool that drains: it had its place.
 -- ARGV: 1 id, 2 body, 3 gateway, 4 tenant, 5 tier, 6 weight, 7 limit, 8 tokens of the prompt, 9 estimated
 --       tokens, 10 timeout ms or 0, 11 session, 12 prefixes, 13 attempts so far, 14 token ids committed,
 --       15 characters committed, 16 most jobs of its tier, 17 most bytes, 18 most jobs of its tenant,
 --       19 most bytes (0: no bound), 20 its request's id if that is another, 21 traceparent (both may be empty)
--- Returns {'ok'} | {'draining'} | {'no_worker'} | {'too_large', pool | tier | tenant, most bytes}
+-- Returns {'ok', what `dispatch` does} | {'draining'} | {'no_worker'} | {'too_large', pool | tier | tenant, most bytes}
 --         | {'full', pool | tier | tenant, jobs | bytes, jobs waiting there, ms between two ends or 0}
 local id, body, gateway, tenant, tier = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local size, attempts, answer = #body, tonumber(ARGV[13]), ARGV[14]
 
 if redis.call('EXISTS', job_key(id)) == 1 then
-  return {'ok'}
+  return {'ok', {}}
 end
 if attempts == 0 and redis.call('EXISTS', P .. 'draining') == 1 then
   return {'draining'}
@@ -174,9 +174,16 @@ end
 if timeout > 0 then
   redis.call('ZADD', P .. 'deadlines', NOW + timeout, id)
 end
+local is_next = not anybody_is_ready()
 enqueue(job)
 settle_tenant(tenant)
 redis.call('SADD', P .. 'owned:' .. gateway, id)
 redis.call('ZADD', P .. 'gateways', NOW + TTL_MS, gateway)
-wake_router()
-return {'ok'}
+-- Whoever is ready has woken a router already, which is on its way.
+local dispatched = is_next and dispatch(1) or {}
+if dispatched[1] then
+  tally('at_once:' .. tier)
+else
+  wake_router()
+end
+return {'ok', dispatched}

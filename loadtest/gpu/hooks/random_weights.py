@@ -6,6 +6,8 @@ same experts, which is less work than a real model is.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 # The second is where the loader has imported it to.
@@ -14,6 +16,7 @@ TARGETS = [
     "sglang.srt.model_loader.loader.initialize_dummy_weights",
 ]
 _STANDARD_DEVIATION = 0.02  # as LLaDA2 is initialised
+_HEAD = "lm_head.weight"
 
 
 def fill(model: torch.nn.Module, low: float = 0.0, high: float = 0.0, seed: int = 1234) -> None:
@@ -34,3 +37,14 @@ def fill(model: torch.nn.Module, low: float = 0.0, high: float = 0.0, seed: int 
                 generator = torch.Generator(parameter.device).manual_seed(seed)
             for piece in parameter.data.view(-1).split(1 << 28):
                 piece.normal_(0, _STANDARD_DEVIATION, generator=generator)
+        if name == _HEAD:
+            parameter.data[_silent(model)] = 0
+
+
+def _silent(model: Any) -> list[int]:
+    """Rows of tokens that no answer shall have: it would end before its length, or wait for its mask for
+    ever. Of several GPUs each has a part of the rows."""
+    part = model.lm_head.shard_indices
+    first, end = part.org_vocab_start_index, part.org_vocab_end_index
+    silent = (model.config.eos_token_id, model.config.mask_token_id)
+    return [token - first for token in silent if first <= token < end]

@@ -106,7 +106,7 @@ async def test_the_refusal_comes_before_the_body(served: Served) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 90000\r\nexpect: 100-continue"
     writer.write(f"{head}\r\n\r\n".encode())
-    answer = await asyncio.wait_for(reader.readuntil(b"}}"), 20)
+    answer = await asyncio.wait_for(reader.readuntil(b"}}"), 120)
     assert answer.startswith(b"HTTP/1.1 401 ")
     assert b"100 Continue" not in answer
     assert b"connection: close" in answer

@@ -80,7 +80,7 @@ async def test_the_sdk_raises_it(served: Served, worker: FakeWorker) -> None:
     request = asyncio.create_task(consume())
     run = await worker.claimed()
     await run.commit("part")
-    await asyncio.wait_for(seen.wait(), 20)
+    await asyncio.wait_for(seen.wait(), 120)
     await run.fail(ENGINE_ERROR)
     with pytest.raises(openai.APIError, match="The engine died") as error:
         await request
@@ -106,6 +106,6 @@ async def test_one_failed_prompt_fails_the_request_and_cancels_the_others(
     first, second = await worker.claimed(), await worker.claimed()
     await first.fail(ENGINE_ERROR)
     assert (await request).status_code == 502
-    await asyncio.wait_for(second.cancelled.wait(), 20)
+    await asyncio.wait_for(second.cancelled.wait(), 120)
     await until(no_keys_left)
     assert await served.outcomes() == {("completions", "tiny", "failed", "engine_error"): 1}

@@ -10,7 +10,7 @@ import pytest
 from dllm_stack.messages import Committed, Job, TextPrompt
 from dllm_stack.queue import START
 from dllm_stack.redis import Connections, RedisError
-from dllm_stack.settings import QueueSettings, RedisSettings, Settings
+from dllm_stack.settings import GatewaySettings, QueueSettings, RedisSettings, Settings
 from gateway import feed as feed_module
 from gateway.ticket import Ticket
 from tests.gateway.fake_worker import FakeWorker, Run
@@ -99,8 +99,8 @@ async def test_waiting_jobs_survive_a_redis_that_restarts_empty(
 async def test_jobs_that_redis_lost_do_not_wait_for_a_worker_for_ever(
     redis: RestartableRedis, settings: Settings
 ) -> None:
-    queue = QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=0.4, worker_grace_s=0.2)
-    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=0.5), "queue": queue})
+    queue = QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=3, worker_grace_s=1)
+    own = settings.model_copy(update={"redis": RedisSettings(url=redis.url, timeout_s=60), "queue": queue})
     connections = Connections(own.redis)
     async with serving(own) as served:
         async with FakeWorker(connections, queue).working() as fake:
@@ -123,7 +123,7 @@ async def test_jobs_that_redis_lost_do_not_wait_for_a_worker_for_ever(
 
 
 async def test_a_redis_that_stays_away(redis: RestartableRedis, settings: Settings) -> None:
-    async with alone(redis, settings) as (served, fake):
+    async with alone(redis, settings, timeout_s=5) as (served, fake):
         stream = post(served, stream=True)
         await (await fake.claimed()).commit("part")
         await until(lambda: relayed(served))
@@ -151,7 +151,8 @@ async def test_a_redis_that_stays_away(redis: RestartableRedis, settings: Settin
 
 
 async def test_a_short_absence_of_redis_is_not_noticed(redis: RestartableRedis, settings: Settings) -> None:
-    async with alone(redis, settings) as (served, fake):
+    settings = settings.model_copy(update={"gateway": GatewaySettings(reply_grace_s=600)})
+    async with alone(redis, settings, timeout_s=3) as (served, fake):
         request = post(served, stream=True)
         run = await fake.claimed()
         await run.commit("a")
@@ -183,13 +184,13 @@ async def test_a_cancel_waits_for_redis(redis: RestartableRedis, settings: Setti
         request.cancel()
         await until(lambda: not served.gateway.ledger.open)
         redis.signal(signal.SIGCONT)
-        await asyncio.wait_for(run.cancelled.wait(), 20)
+        await asyncio.wait_for(run.cancelled.wait(), 120)
 
 
 async def test_a_job_admitted_by_a_redis_too_slow_to_say_so_is_cancelled(
     redis: RestartableRedis, settings: Settings
 ) -> None:
-    async with alone(redis, settings) as (served, fake):
+    async with alone(redis, settings, timeout_s=3) as (served, fake):
         warm_up = post(served)  # so that Redis knows the script of the next admission
         await (await fake.claimed()).finish()
         await warm_up

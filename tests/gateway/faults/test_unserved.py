@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import httpx
 import openai
 import pytest
 
 from dllm_stack.redis import Connections
 from dllm_stack.settings import GatewaySettings, QueueSettings, Settings
-from tests.gateway.fake_worker import FakeWorker
+from tests.gateway.fake_worker import FakeWorker, Run
 from tests.gateway.faults.kit import (
     CHAT,
     PATH,
@@ -19,8 +20,9 @@ from tests.gateway.faults.kit import (
     depth_is,
     payloads,
     post,
+    relayed,
 )
-from tests.gateway.served import Served, serving, until
+from tests.gateway.served import Served, begun_in_time, serving, until
 
 # Admission
 
@@ -103,10 +105,10 @@ async def test_a_draining_gateway_reads_on_so_that_its_refusal_is_seen(served: S
     served.gateway.leave(0)
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 50001\r\n\r\n{")
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 120)
     assert head.startswith(b"HTTP/1.1 503 ")
     writer.write(b"x" * 50_000)
-    assert b"shutting_down" in await asyncio.wait_for(reader.read(), 20)
+    assert b"shutting_down" in await asyncio.wait_for(reader.read(), 120)
     writer.close()
 
 
@@ -136,14 +138,21 @@ async def test_the_deadline_of_a_waiting_request(
 async def test_the_deadline_of_a_running_stream(
     connections: Connections, settings: Settings, no_keys_left: NoKeysLeft
 ) -> None:
-    async with FakeWorker(connections, settings.queue).working() as fake, _impatient(settings) as served:
-        request = post(served, stream=True)
-        run = await fake.claimed()
-        await run.commit("part")
+    async with FakeWorker(connections, settings.queue).working() as fake, serving(settings) as served:
+
+        async def ask(timeout_s: float) -> httpx.Response:
+            headers = {"X-Request-Timeout": f"{timeout_s}"}
+            return await served.http.post(PATH, json={**CHAT, "stream": True}, headers=headers)
+
+        async def part(run: Run) -> None:
+            await run.commit("part")
+            await until(lambda: relayed(served))
+
+        run, request = await begun_in_time(fake, ask, part)
         last = payloads(await request)[-1]
         assert last["error"]["code"] == "deadline_exceeded"
         assert "finish" in last["error"]["message"]
-        await asyncio.wait_for(run.cancelled.wait(), 20)
+        await asyncio.wait_for(run.cancelled.wait(), 120)
         await until(no_keys_left)
 
 
@@ -151,7 +160,7 @@ async def test_the_deadline_of_a_body(settings: Settings, connections: Connectio
     async with _impatient(settings) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{")
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 120)
         assert head.startswith(b"HTTP/1.1 504 ")
         assert b"connection: close" in head
         writer.close()

@@ -1,9 +1,13 @@
 -- Jobs that wait.
 
+-- Does a job wait that may run as soon as there is a slot?
+local function anybody_is_ready()
+  return redis.call('EXISTS', P .. 'ready:priority', P .. 'ready:default', P .. 'ready:flex') > 0
+end
+
 -- Wakes a router if it could do something.
 local function wake_router()
-  if redis.call('EXISTS', P .. 'free') == 1
-    and redis.call('EXISTS', P .. 'ready:priority', P .. 'ready:default', P .. 'ready:flex') > 0
+  if redis.call('EXISTS', P .. 'free') == 1 and anybody_is_ready()
     and redis.call('EXISTS', P .. 'wake') == 0 then
     redis.call('LPUSH', P .. 'wake', '1')
     redis.call('PEXPIRE', P .. 'wake', MINUTE)

@@ -7,6 +7,7 @@ import pytest
 from dllm_stack.messages import Cancel, Claim, Committed, Job, Tier
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
+from dllm_stack.queue.script import FEW_WORKERS
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RouterSettings, TenantSettings
 from tests.queue.kit import (
@@ -213,6 +214,35 @@ async def test_policies_choose_its_worker(connections: Connections) -> None:
     for number in range(20, 40):
         await queue.admit(job(number, session=str(number)))
     assert len({told.worker for told in queue.told()}) > 1
+
+
+async def test_whoever_has_died_is_passed_over(connections: Connections, queue: WatchedQueue) -> None:
+    """Though the session would prefer it, and no router has found it dead yet."""
+    alive = ["a", "b", "c"]
+    for name in alive:
+        await beat(queue, name, slots=2)
+    for number in range(3):
+        assert await queue.admit(job(number, session="s")) is None
+        [told] = queue.told()
+        alive.remove(told.worker)
+        await queue.finish(told.worker, id_of(number), 1, BEGINNING, DONE)
+        await kill(connections, "workers", told.worker)
+    assert not await went(queue, job(3, session="s"))
+    await beat(queue, "d")
+    assert [told.worker for told in await queue.dispatch()] == ["d"]
+
+
+async def test_among_many_workers_a_router_chooses(queue: WatchedQueue) -> None:
+    for number in range(FEW_WORKERS):
+        await beat(queue, f"w{number}")
+    assert await went(queue, job(1))
+    await beat(queue, "more", slots=2)
+    assert await went(queue, job(2))
+    for number in range(FEW_WORKERS, FEW_WORKERS + 2):
+        await beat(queue, f"w{number}")
+    assert not await went(queue, job(3))
+    assert not await sleeps_on(queue)
+    assert numbers(await queue.dispatch()) == [3]
 
 
 async def test_it_is_charged_to_its_tenant(queue: WatchedQueue, connections: Connections) -> None:

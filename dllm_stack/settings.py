@@ -230,7 +230,8 @@ class TracingSettings(_Group):
 class UpSettings(_Group):
     models: list[str] = Field(
         [],
-        description="What `up` serves, each by a worker and an engine of its own: names in configs/models, "
+        description="What `up` serves, each by a worker and an engine of its own, on a machine with several "
+        "GPUs by as many as there is room for: names in configs/models, "
         "or paths of such files. None: worker.model.",
     )
     monitoring: bool = Field(

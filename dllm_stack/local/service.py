@@ -27,7 +27,7 @@ class Service:
         self.name = name
         self.log = log
         self._argv = argv
-        self._env = os.environ | env
+        self.environment = os.environ | env
         self._stop_s = stop_s
         self._process: asyncio.subprocess.Process | None = None
 
@@ -39,7 +39,7 @@ class Service:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv,
-                env=self._env,
+                env=self.environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

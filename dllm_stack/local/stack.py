@@ -12,7 +12,7 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import aiohttp
 from rich.console import Console
@@ -22,6 +22,7 @@ from dllm_stack.keys import KeyStore
 from dllm_stack.local import logs, monitoring, valkey
 from dllm_stack.local.greeting import KEY_IN_ENVIRONMENT, first_answer, snippets
 from dllm_stack.local.service import Service, free_port, listen
+from dllm_stack.local.workers import StartError, workers
 from dllm_stack.redis import Connections, RedisError, shown
 from dllm_stack.settings import Listener, Settings
 
@@ -30,10 +31,6 @@ _REDIS_START_S = 10.0
 _SCRAPE_S = 5
 _RESTART_S = 1.0  # pause before a dead service is started again
 _WORKER_LEAVES_S = 20.0  # after its drain: jobs given back, the engine killed
-
-
-class StartError(Exception):
-    """The stack cannot run; the message says why."""
 
 
 class _Stop(Exception):
@@ -63,33 +60,6 @@ def run(settings: Settings) -> int:
     return 0
 
 
-class LocalWorker(NamedTuple):
-    name: str  # of the service
-    model: str
-    listener: Listener
-
-
-def workers(settings: Settings) -> list[LocalWorker]:
-    """A worker for each model, the first on worker.port and the others behind it.
-
-    Raises:
-        StartError: what is set for one worker cannot be for several.
-    """
-    models = settings.up.models or [settings.worker.model]
-    for name in ("checkpoint", "engine_url"):
-        if len(models) > 1 and getattr(settings.worker, name) is not None:
-            raise StartError(f"worker.{name} is of one model, and up.models names {len(models)}.")
-    host, port = settings.worker.host, settings.worker.port
-    return [
-        LocalWorker(
-            f"worker-{number + 1}" if len(models) > 1 else "worker",
-            model,
-            Listener(host=host, port=port and port + number),
-        )
-        for number, model in enumerate(models)
-    ]
-
-
 class Stack:
     def __init__(self, settings: Settings, folder: Path, console: Console) -> None:
         self._console = console
@@ -117,14 +87,14 @@ class Stack:
         if settings.up.monitoring:
             self._monitoring = settings.up.prometheus_port or free_port()
         stop_s = {"router": 5, "gateway": settings.gateway.drain_s + 5}
-        models = {worker.name: worker.model for worker in self._workers}
-        self._services = []
+        local = {worker.name: worker for worker in self._workers}
+        self.services = []
         for name, (_, port) in self._addresses.items():
-            command = "worker" if name in models else name
+            command = "worker" if name in local else name
             env = {"DLLM_REDIS__URL": self._redis.url, f"DLLM_{command.upper()}__PORT": str(port)}
-            if name in models:
-                env["DLLM_WORKER__MODEL"] = models[name]
-            self._services.append(
+            if name in local:
+                env |= {"DLLM_WORKER__MODEL": local[name].model} | local[name].env
+            self.services.append(
                 self._child(
                     name,
                     [sys.executable, "-m", "dllm_stack.cli", command],
@@ -185,7 +155,7 @@ class Stack:
         began = time.monotonic()
         await self._start_redis(group)
         key = await self._key()
-        for service in self._services:
+        for service in self.services:
             await self._launch(service, group)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
             for name in ("router", "gateway"):
@@ -199,7 +169,7 @@ class Stack:
         if self._page:
             self._console.print(f"\nChat with it in a browser: {escape(url)}/", style="default")
         self._console.print(f"\n{escape(snippets(url, models[0], key))}", style="default")
-        several = len(models) > 1
+        several = len(set(models)) > 1
         for model in dict.fromkeys(models) if key != KEY_IN_ENVIRONMENT else ():
             await self._greet(url, model, key, began, of=f" of {model}" if several else "")
             self._console.print(end="\n\n" if several else " ")
@@ -314,7 +284,7 @@ class Stack:
 
     async def _end(self) -> None:
         """The gateway before what it needs, so that open requests can finish, and the queue last."""
-        services = [*reversed(self._monitors), *reversed(self._services)]
+        services = [*reversed(self._monitors), *reversed(self.services)]
         services += [self._valkey] if self._valkey else []
         if any(service.running for service in services):
             self._console.print("\nStopping. Ctrl-C again does not wait for open requests.")

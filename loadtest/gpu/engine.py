@@ -36,6 +36,8 @@ _MEM_FRACTION = 0.85
 _KV_TOKENS = {"cpu": 16_384, "cuda": 65_536}
 # So that no request leans on the KV cache of one before it. (With that cache 0.5.17 does not run on a CPU.)
 _WITHOUT_PREFIX_CACHE = ["--disable-radix-cache", "--page-size", "1"]
+# SGLang does not start on GPUs of which one has less memory free, as where other engines are loading.
+_UNEVEN_MEMORY = {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Variant:
         moe: folder of configurations of SGLang's kernel for a mixture of experts, as configs/moe is; None:
             SGLang's own alone.
         served: as its users run it, with its tokenizer and its prefix cache, and without the clock.
+        gpus: the numbers of those that share the model, on a CPU of cores; None: the first one.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Variant:
     may_fail: bool = False
     moe: Path | None = None
     served: bool = False
+    gpus: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class Machine:
             *("--mem-fraction-static", str(_MEM_FRACTION)),
             *_DEVICE_ARGUMENTS[self.device],
             *(["--enable-deterministic-inference"] if variant.deterministic else []),
+            *(["--tp-size", str(len(variant.gpus))] if variant.gpus else []),
             *([] if variant.served and self.device == "cuda" else _WITHOUT_PREFIX_CACHE),
             *([] if variant.served else ["--skip-tokenizer-init"]),
             "--skip-server-warmup",
@@ -122,8 +127,10 @@ class Machine:
         if variant.moe is not None:
             moe.link(moe.links(variant.moe, folder / "moe"))
             more[moe.VARIABLE] = str(folder / "moe")
+        if variant.gpus:
+            more |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, variant.gpus)), **_UNEVEN_MEMORY}
         if self.device == "cpu":
-            more |= cpu.engine_environment()
+            more |= cpu.engine_environment(len(variant.gpus or [0]))
         return os.environ | more | with_plugins(folder / "site", plugins, more.get("PYTHONPATH"))
 
 

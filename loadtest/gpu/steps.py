@@ -161,23 +161,23 @@ async def _measure(
     ]
     async with aiohttp.ClientSession() as http:
         for algorithm, batch, each in asked:  # to warm up
-            await _ask(http, model, each, algorithm, batch, load, "warm")
+            await ask(http, model, each, algorithm, batch, load, "warm")
         deadline = time.monotonic() + load.seconds
         for number in range(load.rounds):
             if number and time.monotonic() > deadline:
                 break
             for algorithm, batch, each in asked if number % 2 == 0 else reversed(asked):
-                one = await _ask(http, model, each, algorithm, batch, load, number)
+                one = await ask(http, model, each, algorithm, batch, load, number)
                 found.setdefault((algorithm, batch, each.variant.name), []).append(one)
                 print(f"{number} {algorithm} {batch} {each.variant.name} {one}", file=sys.stderr, flush=True)
         for algorithm, batch, each in asked:
             if batch in load.profiled:
-                await _ask(http, model, each, algorithm, batch, load, "profile")
+                await ask(http, model, each, algorithm, batch, load, "profile")
                 profiles[algorithm, batch, each.variant.name] = each.kernels()
     return [Case(*key, measured, profiles.get(key)) for key, measured in found.items()]
 
 
-async def _ask(
+async def ask(
     http: aiohttp.ClientSession,
     model: Path,
     asked: Engine,

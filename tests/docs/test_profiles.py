@@ -11,6 +11,7 @@ import yaml
 
 from dllm_stack.settings import CONFIGS
 from tests.docs.pages import DOCS, assert_holds, blocks, code, table
+from worker import cpu
 from worker.engine import arguments, catalog, checkpoint, command, decoder_file, preflight
 from worker.engine.catalog import CatalogError, Dllm, Engine, Model, Profile
 from worker.engine.checkpoint import CheckpointError
@@ -61,7 +62,8 @@ def test_every_mode_is_listed() -> None:
 def test_what_a_round_does_is_listed() -> None:
     engine = Engine(mem_fraction=0.5, max_running_requests=1)
     rows = [
-        [code(vendor), *map(str, decoder_file.rounds(engine, vendor))] for vendor in ("nvidia", "amd", "cpu")
+        [code(vendor), *map(str, decoder_file.rounds(engine, vendor, 1))]
+        for vendor in ("nvidia", "amd", "cpu")
     ]
     header = ["vendor", "`prompt_rows`", "`mixed_prompt_rows`", "`steps_per_round`"]
     assert_holds("profiles.md", table(header, *rows))
@@ -198,7 +200,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "too many GPUs": lambda: refused(MINI, H200, "--tp-size", "4", gpus=2),
     "heads that do not split": lambda: refused(MINI, H200, "--tp-size", "3"),
     "weights that do not fit": lambda: refused("llada2.1-flash", H200, "--tp-size", "1"),
-    "GPUs on a CPU": lambda: refused("dllm-demo", "cpu-dev", "--tp-size", "2", gpus=0),
+    "more ranks than cores": lambda: refused("dllm-demo", "cpu-dev", "--tp-size", "2", gpus=0),
     "the worker's own argument": lambda: refused(MINI, H200, "--port", "30000"),
     "an abbreviation": lambda: refused(MINI, H200, "--attention", "triton"),
     "a value in the option's item": lambda: refused(MINI, H200, "--tp-size 4"),
@@ -206,6 +208,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
 }
 
 
-def test_every_refusal_is_listed() -> None:
+def test_every_refusal_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "cores", lambda: [0])
     rows = [[what, sentence().replace("|", "\\|")] for what, sentence in REFUSALS.items()]
     assert_holds("profiles.md", table(["what", "the worker says"], *rows))

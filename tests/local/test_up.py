@@ -22,6 +22,7 @@ import pytest
 
 from dllm_stack.local import stack as stack_module
 from dllm_stack.local.service import free_port, listen
+from dllm_stack.local.workers import workers
 from dllm_stack.settings import (
     GatewaySettings,
     RedisSettings,
@@ -145,7 +146,7 @@ def test_what_is_of_one_model_cannot_be_for_several() -> None:
 def test_each_model_has_a_worker_with_an_address() -> None:
     models = ["dllm-demo", "tiny-qwen3", "/models/mine.yaml"]
     several = Settings(up=UpSettings(models=models), worker=WorkerSettings(host="::1", port=9000))
-    found = stack_module.workers(several)
+    found = workers(several)
     assert [worker.name for worker in found] == ["worker-1", "worker-2", "worker-3"]
     assert [worker.model for worker in found] == models
     assert [(worker.listener.host, worker.listener.port) for worker in found] == [
@@ -154,10 +155,8 @@ def test_each_model_has_a_worker_with_an_address() -> None:
         ("::1", 9002),
     ]
     anywhere = Settings(up=UpSettings(models=models), worker=WorkerSettings(port=0))
-    assert [worker.listener.port for worker in stack_module.workers(anywhere)] == [0, 0, 0]
-    assert [(worker.name, worker.model) for worker in stack_module.workers(Settings())] == [
-        ("worker", "dllm-demo")
-    ]
+    assert [worker.listener.port for worker in workers(anywhere)] == [0, 0, 0]
+    assert [(worker.name, worker.model) for worker in workers(Settings())] == [("worker", "dllm-demo")]
 
 
 def neighbours() -> tuple[int, socket.socket]:

@@ -10,8 +10,12 @@ from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.queue.script import FEW_WORKERS
 from dllm_stack.redis import Connections
+<<<<<<< HEAD
 from dllm_stack.settings import QueueSettings, RouterSettings, TenantSettings
 from dllm_stack.tracing import OFF, Attributes, Span, SpanKind
+=======
+from dllm_stack.settings import RouterSettings, TenantSettings
+>>>>>>> main
 from tests.queue.kit import (
     BEGINNING,
     BLOCK,
@@ -30,6 +34,7 @@ from tests.queue.kit import (
     lose_pool,
     numbers,
     pass_time,
+    patient,
     sleeps_on,
 )
 
@@ -37,7 +42,7 @@ from tests.queue.kit import (
 @pytest.fixture
 def queue(connections: Connections) -> WatchedQueue:
     tenants = {"limited": TenantSettings(max_running=1), "default": TenantSettings()}
-    return WatchedQueue(connections, POOL, QueueSettings(tenants=tenants, heartbeat_ttl_s=1000))
+    return WatchedQueue(connections, POOL, patient(tenants=tenants))
 
 
 async def went(queue: WatchedQueue, admitted: Job) -> bool:
@@ -125,7 +130,7 @@ async def test_where_no_worker_can_have_it_it_waits(
     elif why == "draining":
         await queue.drain_worker("w")
     elif why == "set aside":
-        queue = WatchedQueue(connections, POOL, QueueSettings(breaker_failures=1, heartbeat_ttl_s=1000))
+        queue = WatchedQueue(connections, POOL, patient(breaker_failures=1, breaker_s=300))
         assert await went(queue, job(10))
         await queue.release("w", id_of(10), 1, counts=True)
         await queue.cancel(id_of(10))
@@ -197,15 +202,15 @@ async def test_a_worker_that_dies_with_it_costs_a_try(queue: WatchedQueue, conne
 
 async def test_its_time_runs_from_its_admission(queue: WatchedQueue, connections: Connections) -> None:
     await beat(queue)
-    assert await went(queue, job(1, timeout_s=10))
-    await pass_time(connections, 10)
+    assert await went(queue, job(1, timeout_s=300))
+    await pass_time(connections, 300)
     await queue.reclaim()
     assert await ends(queue) == [(1, Outcome.EXPIRED, ErrorCode.DEADLINE_EXCEEDED)]
     assert (await commands(queue))[-1] == Cancel(id_of(1), 1)
 
 
 async def test_policies_choose_its_worker(connections: Connections) -> None:
-    queue = WatchedQueue(connections, POOL, QueueSettings(), RouterSettings(policies=["session"]))
+    queue = WatchedQueue(connections, POOL, patient(), RouterSettings(policies=["session"]))
     names = [f"w{number}" for number in range(20)]
     for name in names:
         await beat(queue, name, slots=100)

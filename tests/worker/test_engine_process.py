@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -159,3 +160,23 @@ async def test_an_engine_that_loads_for_too_long_is_given_up(tmp_path: Path) -> 
     engine = engine_of("import time; time.sleep(600)", tmp_path, start_timeout_s=0.3)
     with pytest.raises(EngineGivenUp, match=r"was not ready after 0\.3 s"):
         await engine.run()
+
+
+async def test_what_an_engine_inherits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of collectives across GPUs, and which GPUs a pod or `up` has given it: nothing is left out or set."""
+    given = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "RCCL_MSCCL_ENABLE": "0",
+        "NVIDIA_VISIBLE_DEVICES": "GPU-5aaa",
+        "CUDA_VISIBLE_DEVICES": "GPU-5aaa,GPU-6aaa",
+        "ROCR_VISIBLE_DEVICES": "4,5",
+        "HIP_VISIBLE_DEVICES": "1",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    told = "import json, os; print(json.dumps({name: os.environ[name] for name in %r}))"
+    process = await start(told % list(given), tmp_path)
+    await process.ended()
+    await process.stop()
+    assert json.loads(process.tail()) == given

@@ -17,7 +17,7 @@ from dllm_stack.settings import CONFIGS
 from worker import cpu
 from worker.engine import arguments, decoder_file, moe
 from worker.engine.architectures import NEEDS_REMOTE_CODE, PER_REQUEST
-from worker.engine.catalog import Dllm, Facts, Model, Profile
+from worker.engine.catalog import Dllm, Engine, Facts, Model, Profile
 
 # Before this version SGLang streams only when len(output) % interval == 1, which a length that grows by
 # whole blocks hardly ever meets; from it on, whenever an interval's worth of tokens is unsent.
@@ -123,7 +123,7 @@ def build(
     dllm = None if "--dllm-algorithm" in given else model.dllm
     committed = block_size(dllm, facts, args)
     requests = given.get("--max-running-requests") or str(engine.max_running_requests)
-    tp = _number(given.get("--tp-size") or str(engine.tp))
+    tp = gpus(engine, engine_args)
     files: dict[Path, str] = {}
     algorithm: list[str] = []
     rows = 0
@@ -172,9 +172,19 @@ def build(
     return EngineCommand(argv, env, files, committed, requests, links)
 
 
-def _number(requests: str) -> int:
+def gpus(engine: Engine, engine_args: Sequence[str] = ()) -> int:
+    """Of one engine, or ranks on a CPU; 0: the arguments give no number.
+
+    Raises:
+        ValueError: the arguments cannot be read.
+    """
+    given = arguments.last_values([*engine.args, *engine_args])
+    return _number(given.get("--tp-size") or str(engine.tp))
+
+
+def _number(text: str) -> int:
     try:
-        return int(requests)
+        return int(text)
     except ValueError:
         return 0
 

@@ -258,7 +258,8 @@ def _sizes(
 def _tensor_parallelism(tp: int, facts: Facts, profile: Profile, hardware: Hardware) -> Iterator[str]:
     if profile.vendor == "cpu" and tp > (cores := len(cpu.cores())):
         yield (
-            f"--tp-size {tp} needs {tp} cores where there is no GPU, but the worker may use {cores}: lower it."
+            f"--tp-size {tp} needs {tp} cores where there is no GPU, but the worker may use {cores}: "
+            "lower it."
         )
     if profile.vendor == hardware.vendor != "cpu" and tp > len(hardware.gpus):
         yield (

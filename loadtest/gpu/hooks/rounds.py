@@ -62,7 +62,9 @@ class Recorder:
         *others: Any,
         **named: Any,
     ) -> Any:
-        """AROUND hook on the algorithm's `run`."""
+        """AROUND hook on the algorithm's `run`; of several GPUs the first one tells."""
+        if torch.distributed.get_rank() > 0:
+            return original(algorithm, runner, batch, *others, **named)
         prefix = min(batch.extend_prefix_lens_cpu or [0])
         self._profile.before(batch.rids, prefix)
         self._stopwatches = []

@@ -75,7 +75,7 @@ async def test_another_token_on_one_rank_ends_both_with_its_place(reference: Ref
     same, drawn = MANY[0], MANY[-1]
     other = EngineOptions(decision=drawn.decision, sampling=MANY[-2].sampling)
     each = [[request("same", same), request("drawn", options)] for options in (drawn, other)]
-    ranks, ends = await decode(reference, each)
+    _, ends = await decode(reference, each)
     assert ends[0] == ends[1]
     assert "rank 0 and rank 1 of this engine disagree after a denoise step: request drawn: token " in ends[0]
 
@@ -89,7 +89,7 @@ async def test_ranks_that_decode_different_requests(reference: Reference) -> Non
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_any_number_of_ranks(ranks: int) -> None:
     RankCheck(lambda own: [own] * ranks)([], _Nothing())  # type: ignore[arg-type]
-    with pytest.raises(RanksDisagree, match="rank 0 and rank 2 .* they decode"):
+    with pytest.raises(RanksDisagree, match=r"rank 0 and rank 2 .* they decode"):
         RankCheck(lambda own: [own, own, [("r", 0, [])]])([], _Nothing())  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from worker.dllm.evidence import torch_path
 from worker.dllm.evidence.values import Draw, Evidence
 
-__all__ = ["Draw", "Evidence", "read", "read_part"]
+__all__ = ["Draw", "Evidence", "read"]
 
 
 def read(
@@ -29,29 +29,10 @@ def read(
         penalty: float32 [R], by how much.
         draw: which rows are sampled and how; none: the most probable tokens.
     """
-    evidence, _ = read_part(logits, mask_id=mask_id, penalised=penalised, penalty=penalty, draw=draw)
-    return evidence
-
-
-def read_part(
-    logits: Tensor,
-    *,
-    mask_id: int,
-    penalised: Tensor | None = None,
-    penalty: Tensor | None = None,
-    draw: Draw | None = None,
-    vocab_start: int = 0,
-) -> tuple[Evidence, Tensor]:
-    """Reads the columns of the vocabulary from `vocab_start` on; `shards.merge` takes what it returns.
-
-    Returns:
-        The evidence of these columns alone, and the score [R] by which their token competes.
-    """
     path: Callable[..., tuple[Evidence, Tensor]] = torch_path.read
     if logits.is_cuda:
         from worker.dllm.evidence import triton_path  # needs Triton, which a CPU has no use for
 
         path = triton_path.read
-    return path(
-        logits, mask_id=mask_id, penalised=penalised, penalty=penalty, draw=draw, vocab_start=vocab_start
-    )
+    evidence, _ = path(logits, mask_id=mask_id, penalised=penalised, penalty=penalty, draw=draw)
+    return evidence

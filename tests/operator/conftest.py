@@ -13,8 +13,4 @@ from tests.queue.kit import POOL, WatchedQueue
 @pytest.fixture
 async def queue(connections: Connections) -> PoolQueue:
     await Registry(connections).publish(POOL, None)
-<<<<<<< HEAD
-    return WatchedQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000, max_attempts=1, breaker_s=300))
-=======
     return WatchedQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000, breaker_s=300, max_attempts=1))
->>>>>>> main

@@ -10,12 +10,8 @@ from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.queue.script import FEW_WORKERS
 from dllm_stack.redis import Connections
-<<<<<<< HEAD
-from dllm_stack.settings import QueueSettings, RouterSettings, TenantSettings
-from dllm_stack.tracing import OFF, Attributes, Span, SpanKind
-=======
 from dllm_stack.settings import RouterSettings, TenantSettings
->>>>>>> main
+from dllm_stack.tracing import OFF, Attributes, Span, SpanKind
 from tests.queue.kit import (
     BEGINNING,
     BLOCK,
@@ -299,7 +295,7 @@ class Noting:
 async def test_whoever_dispatches_tells_the_trace(connections: Connections) -> None:
     tracers = gateways, routers = Noting(), Noting()
     gateway, router = (
-        PoolQueue(connections, POOL, QueueSettings(), RouterSettings(), tracer) for tracer in tracers
+        PoolQueue(connections, POOL, patient(), RouterSettings(), tracer) for tracer in tracers
     )
     await beat(router)
     trace = Trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")

@@ -7,6 +7,7 @@ not answer in time, and is then safe to repeat.
 
 from __future__ import annotations
 
+import time
 from typing import Any, cast
 
 from dllm_stack.messages import (
@@ -82,6 +83,7 @@ class PoolQueue(Inspection, Orders):
         tenant = tenants.get(job.tenant) or tenants.get("default", _NO_TENANT_BOUNDS)
         prompt = prompt_bytes(job.prompt)
         tokens = estimate(job, prompt)
+        sent = time.monotonic()
         verdict = await self._run(
             "admit",
             job.id,
@@ -108,7 +110,7 @@ class PoolQueue(Inspection, Orders):
         )
         match verdict:
             case [b"ok", *rows]:
-                self._dispatched(rows)
+                self._dispatched(rows, sent)
                 return None
             case [b"full", where, of, waiting, interval_ms]:
                 bound = where.decode(), of.decode()
@@ -291,10 +293,10 @@ class PoolQueue(Inspection, Orders):
     async def worker_leave(self, worker: str) -> None:
         await self._run("worker_leave", worker)
 
-    def _dispatched(self, rows: list[list[Any]]) -> list[Dispatched]:
+    def _dispatched(self, rows: list[list[Any]], admitted: float | None = None) -> list[Dispatched]:
         found = [wire.dispatched(row) for row in rows]
         for each in found:
-            tell(self.pool, each, self._tracer)
+            tell(self.pool, each, self._tracer, admitted)
         return found
 
     async def _release(

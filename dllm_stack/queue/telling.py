@@ -12,15 +12,19 @@ from dllm_stack.tracing import Tracer
 log = structlog.get_logger()
 
 
-def tell(pool: str, dispatched: Dispatched, tracer: Tracer) -> None:
+def tell(pool: str, dispatched: Dispatched, tracer: Tracer, admitted: float | None = None) -> None:
+    """
+    Args:
+        admitted: when it was sent to be admitted, in monotonic seconds, if it was dispatched with that. Else
+            how long it has waited is Redis' word; when that was, this clock's.
+    """
     trace = dispatched.trace
     if trace is not None:
-        # How long it has waited is Redis' word; when that was, this clock's.
         tracer.start(
             "queue",
             trace,
             attributes={"dllm.tier": dispatched.tier.value, "dllm.attempt": dispatched.attempt},
-            began=time.monotonic() - dispatched.waited_s,
+            began=time.monotonic() - dispatched.waited_s if admitted is None else admitted,
         ).end()
     log.debug(
         "dispatched",

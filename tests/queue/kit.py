@@ -59,8 +59,8 @@ class WatchedQueue(PoolQueue):
         told, self._untold = self._untold, []
         return told
 
-    def _dispatched(self, rows: list[list[Any]]) -> list[Dispatched]:
-        self._untold += (found := super()._dispatched(rows))
+    def _dispatched(self, rows: list[list[Any]], admitted: float | None = None) -> list[Dispatched]:
+        self._untold += (found := super()._dispatched(rows, admitted))
         return found
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from dllm_stack.messages import Cancel, Claim, Committed, Job, Tier
+from dllm_stack.messages import Cancel, Claim, Committed, Job, Tier, Trace
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
 from dllm_stack.queue.script import FEW_WORKERS
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RouterSettings, TenantSettings
+from dllm_stack.tracing import OFF, Attributes, Span, SpanKind
 from tests.queue.kit import (
     BEGINNING,
     BLOCK,
@@ -264,3 +266,43 @@ async def test_a_pool_without_worker_still_refuses(queue: PoolQueue, connections
     problem = await queue.admit(job(1))
     assert problem is not None
     assert problem.code is ErrorCode.NO_WORKER
+
+
+_NOTHING: Attributes = {}
+
+
+class Noting:
+    """A tracer that keeps what spans began with."""
+
+    def __init__(self) -> None:
+        self.began: list[tuple[str, Trace | None, Attributes]] = []
+
+    def start(
+        self,
+        name: str,
+        parent: Trace | None,
+        *,
+        kind: SpanKind = "internal",
+        attributes: Attributes = _NOTHING,
+        began: float | None = None,
+    ) -> Span:
+        self.began.append((name, parent, attributes))
+        return OFF.start(name, parent)
+
+    def close(self) -> None: ...
+
+
+async def test_whoever_dispatches_tells_the_trace(connections: Connections) -> None:
+    tracers = gateways, routers = Noting(), Noting()
+    gateway, router = (
+        PoolQueue(connections, POOL, patient(), RouterSettings(), tracer) for tracer in tracers
+    )
+    await beat(router)
+    trace = Trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    for number in (1, 2):
+        await gateway.admit(replace(job(number), trace=trace))
+    told = {"dllm.tier": "default", "dllm.attempt": 1}
+    assert (gateways.began, routers.began) == ([("queue", trace, told)], [])
+    await router.finish("w", id_of(1), 1, BEGINNING, DONE)
+    assert numbers(await router.dispatch()) == [2]
+    assert (len(gateways.began), routers.began) == (1, [("queue", trace, told)])

@@ -58,11 +58,9 @@ async def test_one_trace_from_the_client_to_the_engine(
     }
     assert {span.trace_id for span in collector.spans} == {TRACE_ID}
     services = {span.name: span.service for span in collector.spans}
-    assert (services["admission"], services["queue"], services["prompt"]) == (
-        "dllm-gateway",
-        "dllm-router",
-        "dllm-worker",
-    )
+    assert (services["admission"], services["prompt"]) == ("dllm-gateway", "dllm-worker")
+    # A slot may have been free as the job came, or the worker have told of it later.
+    assert services["queue"] in ("dllm-gateway", "dllm-router")
     assert at_engine == f"00-{TRACE_ID}-{engine.id}-01"
     assert answer.headers["traceresponse"] == f"00-{TRACE_ID}-{root.id}-01"
 

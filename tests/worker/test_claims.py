@@ -236,7 +236,7 @@ async def test_draining_takes_nothing_more(worker: FakeWorker, caller: Caller) -
     # A claim that was under way already when the drain began.
     busy = WorkerCard(id=worker.id, pool=MODEL, slots=2, state="ready", model=CARD)
     await caller.queue.worker_heartbeat(busy, acked=START, held=[held])
-    await caller.dispatch(late)
+    await send(caller)
     await eventually(lambda: worker.has_runs(2))
     await eventually(lambda: was_told(worker.runs[1], "give back"))
     assert worker.runs[0].told == []

@@ -183,6 +183,9 @@ show-metrics-cost: setup ## CPU of a gateway for a request with and without metr
 show-simulator: setup ## The simulator beside the engine it simulates, within 10 %, and what one process of it can do (6 minutes)
 	@$(VENV)/bin/python -m loadtest.simulator.show $(OPTIONS)
 
+show-profile: setup ## CPU time of a request in each process, and where it goes (BEFORE=FOLDER: beside other code; 4 minutes)
+	@$(VENV)/bin/python -m loadtest.hotpath $(if $(BEFORE),--before $(BEFORE)) $(OPTIONS)
+
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server
 
@@ -213,6 +216,10 @@ bench-gpu-kernel: ## The one read of the logits against torch and the memory: on
 bench-gpu-modes: ## The demo model by mode, and whether answers go on identically from a block: on an H200
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),.run/gpu-modes.json) $(OPTIONS)
+
+bench-gpu-stack: ## The whole stack, its engine alone and one with a single request: bench_serving's load, on an H200
+	@mkdir -p .run
+	@$(PYTHON) -m loadtest.gpu.stack --out $(or $(JSON),.run/gpu-stack.json) $(OPTIONS)
 
 bench-gpu-tensor: ## Stock and ours on one GPU and on two, ids, and two workers against one of two GPUs: on two H200s
 	@mkdir -p .run

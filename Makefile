@@ -144,12 +144,15 @@ show-dashboards: $(VENV)/.prometheus ## Every expression of dashboards and rules
 show-charts: $(VENV)/.helm ## Every chart in every way, by Helm 4 and 3, against Kubernetes 1.29 to 1.37 and the Pod Security Standard
 	@$(VENV)/bin/python -m deploy.charts.show
 
+show-peers: setup $(PEERS)/.installed ## This stack beside six other gateways, same simulator, in turns: times, CPU, overload, faults (10 minutes)
+	@mkdir -p .run
+	@$(VENV)/bin/python -m loadtest.versus --json $(or $(JSON),.run/peers.json) $(OPTIONS)
+
 show-fairness: setup $(PEERS)/.installed ## A flood beside a light tenant, here and behind two other gateways
 	@$(VENV)/bin/python -m loadtest.fairness
 
-$(PEERS)/.installed: loadtest/peers.txt
-	@$(PYTHON) -m venv $(PEERS)
-	@$(PEERS)/bin/pip install --quiet --requirement loadtest/peers.txt
+$(PEERS)/.installed: loadtest/peers.txt loadtest/peers.sh
+	@loadtest/peers.sh $(PYTHON) $(PEERS)
 	@touch $@
 
 show-helm-lifecycle: setup $(VENV)/.helm ## Helm 4, Helm 3 and kubectl install, upgrade, roll back, test and uninstall, on a fake of the API
@@ -176,6 +179,12 @@ show-metrics: setup ## What the histograms say of a known load against what its 
 
 show-metrics-cost: setup ## CPU of a gateway for a request with and without metrics, logs and traces
 	@$(VENV)/bin/python -m loadtest.metrics.cost
+
+show-simulator: setup ## The simulator beside the engine it simulates, within 10 %, and what one process of it can do (6 minutes)
+	@$(VENV)/bin/python -m loadtest.simulator.show $(OPTIONS)
+
+show-profile: setup ## CPU time of a request in each process, and where it goes (BEFORE=FOLDER: beside other code; 4 minutes)
+	@$(VENV)/bin/python -m loadtest.hotpath $(if $(BEFORE),--before $(BEFORE)) $(OPTIONS)
 
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server
@@ -207,6 +216,10 @@ bench-gpu-kernel: ## The one read of the logits against torch and the memory: on
 bench-gpu-modes: ## The demo model by mode, and whether answers go on identically from a block: on an H200
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),.run/gpu-modes.json) $(OPTIONS)
+
+bench-gpu-stack: ## The whole stack, its engine alone and one with a single request: bench_serving's load, on an H200
+	@mkdir -p .run
+	@$(PYTHON) -m loadtest.gpu.stack --out $(or $(JSON),.run/gpu-stack.json) $(OPTIONS)
 
 bench-gpu-tensor: ## Stock and ours on one GPU and on two, ids, and two workers against one of two GPUs: on two H200s
 	@mkdir -p .run

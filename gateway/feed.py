@@ -186,8 +186,8 @@ class Feed:
     async def _end_unreachable(self) -> None:
         period_s, began = self._settings.queue.heartbeat_s, self._loop.time()
         await asyncio.sleep(period_s)
-        if self._loop.time() - began > 2 * period_s:
-            return  # it was this process that stood still: the replies of that time are yet to be read
+        if (late_s := self._loop.time() - began - period_s) > period_s:
+            self._read_at += late_s  # this process stood still, not Redis: it has yet to read
         # A single read may take its timeout; before that there is no outage to speak of.
         grace_s = max(self._settings.gateway.reply_grace_s, self._settings.redis.timeout_s)
         limit = self._loop.time() - BLOCK_S - grace_s

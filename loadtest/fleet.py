@@ -31,6 +31,16 @@ dllm:
 """
 
 
+# An engine that tells what blocks have cost is one that decodes as each request asks.
+MODEL_WITH_MODES = f"""\
+name: {POOL}
+checkpoint: {CHECKPOINT}
+dllm:
+  modes: dllm-demo
+  mode: quality
+"""
+
+
 class Member(Service):
     """One process of a fleet.
 
@@ -76,6 +86,7 @@ class Fleet:
         pace: arguments of each simulator.
         env: settings of the services, as environment variables.
         durable: Valkey keeps an append-only file.
+        engines: URLs of simulators that are there already, of the first workers.
 
     Attributes:
         folder: of the logs; gone afterwards, unless there was an exception or it is to be kept.
@@ -85,6 +96,7 @@ class Fleet:
     pace: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     durable: bool = False
+    engines: list[str] = field(default_factory=list)
     keep: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -95,15 +107,18 @@ class Fleet:
         self._data = self.folder / "valkey"
         self._data.mkdir()
         model = self.folder / "model.yaml"
-        model.write_text(MODEL)
+        model.write_text(MODEL_WITH_MODES if "--table" in self.pace else MODEL)
         port = free_port()
         self.redis_url = f"redis://127.0.0.1:{port}/0"
         self.env = {"DLLM_REDIS__URL": self.redis_url, "DLLM_WORKER__MODEL": str(model)} | self.env
         argv = valkey.command(port, self._data)
         self._add("valkey", [*argv, "--appendonly", "yes"] if self.durable else argv, None)
         for number in range(self.size.workers):
-            engine, url = simulator(f"simulator-{number}", self.pace, self.folder)
-            self.members[engine.name] = engine
+            if number < len(self.engines):
+                url = self.engines[number]
+            else:
+                engine, url = simulator(f"simulator-{number}", self.pace, self.folder)
+                self.members[engine.name] = engine
             self.simulators.append(url)
             self._service("worker", number, DLLM_WORKER__ENGINE_URL=url)
         for number in range(self.size.routers):

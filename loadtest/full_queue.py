@@ -19,6 +19,7 @@ from dllm_stack.local.service import free_port
 from dllm_stack.messages import ChatPrompt, End, Job, Place, Tier, WorkerCard
 from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import START, Dispatched, PoolQueue
+from dllm_stack.queue.script import FEW_WORKERS
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings
 from loadtest.fleet import Member, redis_up
@@ -121,6 +122,25 @@ class FullQueue:
         version = server.get("valkey_version") or server["redis_version"]
         return f"{server.get('server_name', 'redis')} {version}, {memory['mem_allocator']}"
 
+    async def at_once(self) -> float:
+        """Redis' CPU time for a job that goes to a slot as it is admitted, in microseconds. To be called
+        before `fill`, as nothing else may wait."""
+        await self._slots(ROUND // FEW_WORKERS + 1, FEW_WORKERS)
+        self._queue.expect(1)  # what was there to have the scripts loaded
+        await self._queue.dispatch()
+        before = await self._redis_us()
+        await asyncio.gather(*(self._queue.admit(job) for job in itertools.islice(self._jobs, ROUND)))
+        spent = await self._redis_us() - before
+        running = await self._queue.running(2 * ROUND)
+        assert len(running) == ROUND + self._waiting
+        for job in running:
+            assert job.worker is not None
+            await self._queue.finish(job.worker, job.id, job.attempt, Place(0, 0), _DONE)
+        self._waiting = 0
+        await self._slots(0)
+        await self._drop_streams()
+        return spent / ROUND
+
     async def bytes_per_job(self) -> float:
         """Memory of a waiting job besides its body."""
         bodies = (await self._queue.depth()).waiting_bytes
@@ -180,8 +200,8 @@ class FullQueue:
         await self.fill(1)  # so that the scripts are loaded
         self._empty_bytes = await self._used_bytes()
 
-    async def _slots(self, each: int) -> None:
-        for number in range(WORKERS):
+    async def _slots(self, each: int, workers: int = WORKERS) -> None:
+        for number in range(workers):
             card = WorkerCard(id=f"worker-{number}", pool=POOL, slots=each, state="ready")
             await self._queue.worker_heartbeat(card, acked=START, held=[])
 

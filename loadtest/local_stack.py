@@ -19,13 +19,13 @@ import psutil
 from dllm_stack.local.service import free_port, stop_with
 
 READY = "Ctrl-C stops everything"
-STOP_S = 90
+STOP_S = 240
 START_S = 600  # engines start in half a minute; where many others run, it took four
 
 
 def _answers(url: str) -> bool:
     try:
-        with urlopen(url, timeout=5):
+        with urlopen(url, timeout=60):
             return True
     except OSError:
         return False
@@ -55,9 +55,10 @@ class LocalStack:
         self._env = os.environ | ports | env
         self._output_file = Path(tempfile.mkstemp(prefix="up-", suffix=".out")[1])
         self._up: psutil.Popen
+        self._began = 0.0
 
     def __enter__(self) -> Self:
-        began = time.monotonic()
+        self._began = time.monotonic()
         with self._output_file.open("wb") as output:
             self._up = psutil.Popen(
                 [sys.executable, "-m", "dllm_stack.cli", "up"],
@@ -67,15 +68,23 @@ class LocalStack:
                 preexec_fn=stop_with(os.getpid()),
             )
         try:
-            while self._until not in self.output():
-                if self._up.poll() is not None or time.monotonic() - began > START_S:
-                    raise RuntimeError(f"the stack did not start:\n{self.output()}")
-                time.sleep(0.1)
+            self.wait_for(self._until)
         except BaseException:
             self.__exit__(None, None, None)
             raise
-        self.start_s = time.monotonic() - began
+        self.start_s = time.monotonic() - self._began
         return self
+
+    def wait_for(self, text: str) -> None:
+        """Returns once `up` has printed it.
+
+        Raises:
+            RuntimeError: it ended before, or the time in which engines start is over.
+        """
+        while text not in self.output():
+            if self._up.poll() is not None or time.monotonic() - self._began > START_S:
+                raise RuntimeError(f"the stack did not start:\n{self.output()}")
+            time.sleep(0.1)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,17 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import aiohttp
-
 from dllm_stack.bench.asks import Ask
 from dllm_stack.bench.client import Client
 from dllm_stack.bench.cost import Cost, Watch
 from dllm_stack.bench.endpoints import Endpoint, Manner
+from dllm_stack.bench.http import connect
 from dllm_stack.bench.records import Record
-
-# How long a connection is kept. Shorter than the 5 s of SGLang and uvicorn: none is taken that the server is
-# just closing.
-KEPT_S = 3.0
 
 
 @dataclass
@@ -62,9 +57,7 @@ async def run(
     found = Run()
     room = asyncio.Semaphore(concurrency) if concurrency else None
     tasks: set[asyncio.Task[None]] = set()
-    timeout = aiohttp.ClientTimeout(total=target.timeout_s)
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S)
-    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http, Watch() as watch:
+    async with connect(target.timeout_s) as http, Watch() as watch:
         began = time.perf_counter()
         client = Client(http, target.url, target.endpoint, target.manner, began)
 

@@ -12,6 +12,7 @@ import numpy as np
 from dllm_stack.bench import arrivals, datasets, tenants, traces
 from dllm_stack.bench.asks import Ask, Prompt, Tenant
 from dllm_stack.bench.choices import Arrivals, Dataset
+from dllm_stack.bench.http import own_key
 from dllm_stack.bench.problem import Problem
 from dllm_stack.bench.tokenizer import Tokenizer
 
@@ -157,7 +158,7 @@ def _replayed(options: Options, file: Path, tokenizer: Tokenizer, senders: list[
 def _senders(options: Options) -> list[Tenant]:
     if options.tenants is not None:
         return tenants.read(options.tenants)
-    return tenants.shares(options.tenant) if options.tenant else [tenants.alone()]
+    return tenants.shares(options.tenant) if options.tenant else [Tenant(headers=own_key())]
 
 
 def _drawn(options: Options, senders: list[Tenant], count: int) -> list[Tenant]:

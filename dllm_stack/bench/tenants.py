@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 import numpy as np
 
 from dllm_stack.bench.asks import Tenant
+from dllm_stack.bench.http import key_of
 from dllm_stack.bench.problem import Problem
 
 _FILE, _SHARE = "--tenants", "--tenant"
@@ -28,16 +28,6 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
     model: str | None = None
     key_env: str | None = None
     extra: dict[str, Any] = {}
-
-
-def alone() -> Tenant:
-    """The only one: with the key of OPENAI_API_KEY, if that is set.
-
-    Raises:
-        Problem
-    """
-    key = _key("OPENAI_API_KEY", "")
-    return Tenant(headers=_bearer(key) if key else {})
 
 
 def shares(texts: list[str]) -> list[Tenant]:
@@ -86,25 +76,12 @@ def draw(tenants: list[Tenant], count: int, random: np.random.Generator) -> list
 def _tenant(written: _Written, option: str) -> Tenant:
     if not 0 < written.weight < float("inf"):
         raise Problem(option, f"the weight of {written.name} is {written.weight:g}, and must be above 0")
-    headers = {"X-Tenant-ID": written.name}
+    headers: dict[str, str] | None = {"X-Tenant-ID": written.name}
     if written.key_env is not None:
-        key = _key(written.key_env, option)
-        if key is None:
-            raise Problem(option, f"{written.name}: the environment has no {written.key_env}")
-        headers = _bearer(key)
+        headers = key_of(written.key_env, option)
+    if headers is None:
+        raise Problem(option, f"{written.name}: the environment has no {written.key_env}")
     return Tenant(written.name, written.weight, written.model, headers, written.extra)
-
-
-def _key(variable: str, option: str) -> str | None:
-    """None: the environment has none."""
-    key = os.environ.get(variable) or None
-    if key is not None and not (key.isascii() and key.isprintable()):  # most often the end of a line
-        raise Problem(option, f"the key in {variable} has a character that no header can carry")
-    return key
-
-
-def _bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
 
 
 def _distinct(tenants: list[Tenant], option: str) -> list[Tenant]:

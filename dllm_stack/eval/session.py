@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
 from rich.console import Console
 
-from dllm_stack.bench import server, tenants
+from dllm_stack.bench import server
 from dllm_stack.bench.bar import bar
-from dllm_stack.bench.load import KEPT_S
+from dllm_stack.bench.http import connect, own_key
 from dllm_stack.eval import exam
 from dllm_stack.eval.exam import Asker
 from dllm_stack.eval.notebook import Notebook
@@ -38,7 +37,7 @@ async def run(given: Exam, setup: Setup, console: Console) -> int:
     Raises:
         Problem
     """
-    headers = tenants.alone().headers
+    headers = own_key()
     chosen = server.choose(await server.models(setup.base_url, headers), setup.model)
     model = setup.model or chosen.id
     settings = {
@@ -49,14 +48,12 @@ async def run(given: Exam, setup: Setup, console: Console) -> int:
         "max_new_tokens": given.max_new_tokens,
     }
     numbers = list(range(min(setup.num_questions, len(given.questions))))
-    timeout = aiohttp.ClientTimeout(total=setup.timeout_s)
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S)
     with Notebook(setup.output, settings) as notebook:
         before = sum(number in notebook.done for number in numbers)
         if before:
             console.print(f"{before} of {len(numbers)} questions are done in {setup.output}.")
         try:
-            async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
+            async with connect(setup.timeout_s) as http:
                 asker = Asker(
                     http,
                     setup.base_url,

@@ -34,10 +34,10 @@ _LOG_TAIL = 6000
 # bounds that. Several engines share the card.
 _MEM_FRACTION = 0.85
 _KV_TOKENS = {"cpu": 16_384, "cuda": 65_536}
-# SGLang does not start on GPUs of which one has less memory free, as where other engines are loading.
-_UNEVEN_MEMORY = {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}
 # So that no request leans on the KV cache of one before it. (With that cache 0.5.17 does not run on a CPU.)
 _WITHOUT_PREFIX_CACHE = ["--disable-radix-cache", "--page-size", "1"]
+# SGLang does not start on GPUs of which one has less memory free, as where other engines are loading.
+_UNEVEN_MEMORY = {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}
 
 
 @dataclass(frozen=True)

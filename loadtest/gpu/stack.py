@@ -42,10 +42,12 @@ from dllm_stack.settings import CONFIGS
 from loadtest.gpu import architecture, table, variants
 from loadtest.gpu.engine import Engine, EngineError, Machine, with_plugins
 from loadtest.gpu.hooks import noise
-from loadtest.local_stack import LocalStack
+from loadtest.local_stack import READY, LocalStack
 from worker.tiny_checkpoint import write as write_tiny
 
 MINI, DEMO, TINY = "llada2.0-mini", "dllm-demo", "tiny-llada2"
+# Profile and model, by device.
+_SERVED = {"cuda": ("h200-8x", MINI), "cpu": ("cpu-dev", TINY)}
 STACK, ENGINE, ALONE = "stack", "its engine", "one at a time"
 # Of KV cache, which the engines share with each other: the weights of each are 30 GB.
 _KV_TOKENS = "131072"
@@ -127,8 +129,8 @@ class Notebook:
 
 
 _SHOWN = ("output_throughput", "mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "mean_itl_ms")
-_RATES = ("request_throughput", "output_throughput", "total_throughput")
-_TIMES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "mean_itl_ms", "mean_e2e_latency_ms")
+RATES = ("request_throughput", "output_throughput", "total_throughput")
+TIMES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "mean_itl_ms", "mean_e2e_latency_ms")
 
 
 def main() -> None:
@@ -138,8 +140,10 @@ def main() -> None:
     parser.add_argument("--output", type=int, default=1000, help="tokens of an answer, at most")
     parser.add_argument("--one", type=int, default=10, help="requests, one at a time")
     parser.add_argument("--many", type=int, default=500, help="requests, 100 at a time")
+    parser.add_argument("--more", type=int, help="so many, too, at last; not with one running request")
     parser.add_argument("--concurrency", type=int, default=100, help="in place of 100")
     parser.add_argument("--threshold", type=float, default=0.0, help="of LowConfidence; see above")
+    parser.add_argument("--after", type=Path, help="load, and wait for this file before the first request")
     parser.add_argument("--without-alone", action="store_true", help="no engine with one running request")
     parser.add_argument("--demo", action="store_true", help="the demo model, too")
     arguments = parser.parse_args()
@@ -147,6 +151,8 @@ def main() -> None:
     with table.machine(arguments) as machine:
         try:
             with _started(machine, arguments) as sides:
+                while arguments.after and not arguments.after.exists():
+                    time.sleep(0.2)
                 asyncio.run(_measure(sides, arguments, notebook))
         except (EngineError, Problem, RuntimeError) as error:
             sys.exit(str(error))
@@ -160,11 +166,13 @@ class Sides:
         turns: of each model the stack and its engine.
         alone: the engine with one running request.
         tokenizers: by model.
+        plans: of each model, those made so far.
     """
 
     turns: list[tuple[Side, Side]]
     alone: Side | None
     tokenizers: dict[str, Path]
+    plans: dict[tuple[str, Load], Plan]
 
 
 @contextmanager
@@ -181,11 +189,13 @@ def _started(machine: Machine, arguments: argparse.Namespace) -> Iterator[Sides]
     # Both load at the same time.
     other = None if arguments.without_alone else Engine(machine, variants.one_at_a_time(threshold=-1.0))
     try:
-        with LocalStack(**_settings(machine, demo=arguments.demo)) as stack:
-            stack.wait_for_workers()
+        # Meanwhile the prompts are made, so `up` is waited for in two steps.
+        with LocalStack(until="gateway", **_settings(machine, demo=arguments.demo)) as stack:
+            plans = _plans(machine, arguments)
+            stack.wait_for(READY)
             print(f"the stack is up after {time.monotonic() - began:.0f} s", flush=True)
             try:
-                yield _sides(machine, stack, other, began, arguments)
+                yield _sides(machine, stack, other, began, arguments, plans)
             finally:
                 _keep_logs(stack, machine.folder)
     finally:
@@ -193,8 +203,18 @@ def _started(machine: Machine, arguments: argparse.Namespace) -> Iterator[Sides]
             other.kill()
 
 
+def _plans(machine: Machine, arguments: argparse.Namespace) -> dict[tuple[str, Load], Plan]:
+    model, folder = _SERVED[machine.device][1], machine.checkpoint or machine.folder / "mini"
+    return {(model, load): plan.make(load.options(folder)) for load in (_WARM_UP, *_loads(arguments))}
+
+
 def _sides(
-    machine: Machine, stack: LocalStack, other: Engine | None, began: float, arguments: argparse.Namespace
+    machine: Machine,
+    stack: LocalStack,
+    other: Engine | None,
+    began: float,
+    arguments: argparse.Namespace,
+    plans: dict[tuple[str, Load], Plan],
 ) -> Sides:
     turns = []
     for model, served in sorted(stack.served.items(), key=lambda item: item[0] == DEMO):
@@ -203,35 +223,39 @@ def _sides(
         turns.append((through, replace(through, name=ENGINE, url=served.url, endpoint=_to_engine(threshold))))
     alone = None
     if other is not None:
-        asyncio.run(_wait(other, began + machine.start_s))
-        print(f"the other engine is up after {time.monotonic() - began:.0f} s", flush=True)
-        alone = replace(turns[0][0], name=ALONE, url=other.url, engine=other.url, endpoint=GENERATE)
-    return Sides(turns, alone, {model: served.checkpoint for model, served in stack.served.items()})
+        try:
+            asyncio.run(_wait(other, began + machine.start_s))
+            alone = replace(turns[0][0], name=ALONE, url=other.url, engine=other.url, endpoint=GENERATE)
+            print(f"the other engine is up after {time.monotonic() - began:.0f} s", flush=True)
+        except EngineError as error:
+            print(f"without it: {error}", flush=True)
+    tokenizers = {model: served.checkpoint for model, served in stack.served.items()}
+    return Sides(turns, alone, tokenizers, plans)
 
 
 def _settings(machine: Machine, *, demo: bool) -> dict[str, str]:
-    """Of `up`, as environment variables. Without a demo all is as the profile says, but for the weights."""
-    folder = machine.folder
-    settings = {"DLLM_WORKER__MODEL": TINY, "DLLM_WORKER__CHECKPOINT": str(machine.checkpoint)}
+    """Of `up`, as environment variables: all is as the profile says, but for the weights and their room."""
+    folder, (profile, model) = machine.folder, _SERVED[machine.device]
+    served = yaml.safe_load((CONFIGS / "profiles" / f"{profile}.yaml").read_text("utf-8"))["models"]
+    small = ["--attention-backend=triton", "--dtype=bfloat16", "--max-total-tokens=65536"]
     if machine.device == "cuda":
-        checkpoint = machine.checkpoint or folder / "mini"
+        # Flashinfer would compile for the demo's heads of 64 for minutes.
+        served[DEMO] = served[model] | {"args": small}
         noisy = ["--load-format=dummy"] if machine.checkpoint is None else []
-        models = [_own(folder, "models", MINI, checkpoint=str(checkpoint))]
-        profile = yaml.safe_load((CONFIGS / "profiles" / "h200-8x.yaml").read_text("utf-8"))
-        served = profile["models"]
-        served[MINI]["args"] = [f"--max-total-tokens={_KV_TOKENS}", *noisy, *machine.arguments]
-        if demo:
-            # Flashinfer would compile for heads of 64 for minutes.
-            triton = ["--attention-backend=triton", "--dtype=bfloat16", "--max-total-tokens=65536"]
-            served[DEMO] = served[MINI] | {"args": triton}
-            models.append(DEMO)
-        settings = {
-            "DLLM_UP__MODELS": json.dumps(models),
-            "DLLM_WORKER__PROFILE": _own(folder, "profiles", "h200-8x", models=served),
-        }
+        served[model]["args"] = [f"--max-total-tokens={_KV_TOKENS}", *noisy]
+    served[model] = served[model] | {"args": [*served[model]["args"], *machine.arguments]}
+    checkpoint = machine.checkpoint or folder / "mini"
+    models = [
+        _own(folder, "models", model, checkpoint=str(checkpoint), revision=None),
+        *([DEMO] if demo else []),
+    ]
     plugins = {
         "noise": f"{noise.__name__}:{noise.register.__name__}",
         "dllm_stack": "worker.dllm.plugin:register",
+    }
+    settings = {
+        "DLLM_UP__MODELS": json.dumps(models),
+        "DLLM_WORKER__PROFILE": _own(folder, "profiles", profile, models=served),
     }
     return settings | with_plugins(folder / "site", plugins)
 
@@ -279,10 +303,14 @@ def _keep_logs(stack: LocalStack, folder: Path) -> None:
         (folder / f"{model}.log").write_bytes(served.log.read_bytes())
 
 
+def _loads(arguments: argparse.Namespace) -> tuple[Load, Load]:
+    lengths = (arguments.input, arguments.output)
+    return Load(1, arguments.one, *lengths), Load(arguments.concurrency, arguments.many, *lengths)
+
+
 async def _measure(sides: Sides, arguments: argparse.Namespace, notebook: Notebook) -> None:
     """In the order of what one would miss most, should the time be over."""
-    lengths = (arguments.input, arguments.output)
-    one, many = Load(1, arguments.one, *lengths), Load(arguments.concurrency, arguments.many, *lengths)
+    one, many = _loads(arguments)
     bench = _Bench(sides, notebook)
     for _, engine in sides.turns:
         await bench.warm_up(engine)
@@ -297,13 +325,15 @@ async def _measure(sides: Sides, arguments: argparse.Namespace, notebook: Notebo
         await bench.in_turns(turn, one, arguments.rounds)
         await bench.in_turns(turn, many, arguments.rounds)
     await bench.in_turns(stack_and_engine, many, arguments.rounds - 1, first=1)
+    if arguments.more:
+        await bench.in_turns(stack_and_engine, replace(many, prompts=arguments.more), 1)
 
 
 class _Bench:
     def __init__(self, sides: Sides, notebook: Notebook) -> None:
         self._tokenizers = sides.tokenizers
         self._notebook = notebook
-        self._plans: dict[tuple[str, Load], Plan] = {}
+        self._plans = sides.plans
 
     async def in_turns(self, sides: tuple[Side, Side], load: Load, rounds: int, first: int = 0) -> None:
         for number in range(first, first + rounds):
@@ -362,17 +392,17 @@ def show(found: list[Found]) -> None:
         stack, engine, alone = (sides.get(name) for name in (STACK, ENGINE, ALONE))
         heads = ["", *sides]
         rows: list[list[object]] = [
-            [name, *(each.median(name) for each in sides.values())] for name in (*_RATES, *_TIMES)
+            [name, *(each.median(name) for each in sides.values())] for name in (*RATES, *TIMES)
         ]
         if stack and engine:
             heads.append("stack / engine")
-            for name, row in zip((*_RATES, *_TIMES), rows, strict=True):
+            for name, row in zip((*RATES, *TIMES), rows, strict=True):
                 row.append(median(_ratios(stack, engine, name)))
         if stack and alone:
             heads.append("better than one at a time")
-            for name, row in zip((*_RATES, *_TIMES), rows, strict=True):
+            for name, row in zip((*RATES, *TIMES), rows, strict=True):
                 ratio = stack.median(name) / alone.median(name)
-                row.append(ratio if name in _RATES else 1 / ratio)
+                row.append(ratio if name in RATES else 1 / ratio)
         table.show(heads, rows)
 
 

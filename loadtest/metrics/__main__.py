@@ -34,6 +34,8 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99)
 OVERLOAD = 1.15  # of what the simulator can serve
 MOST_TOKENS = 160
 REFUSED = 10
+HEARD_S = 60.0
+_DISPATCHES = "dllm_queue_wait_seconds_count"
 
 
 async def client(http: aiohttp.ClientSession, url: str, dice: random.Random, seen: Seen) -> None:
@@ -96,7 +98,14 @@ async def run(requests: int) -> bool:
             async with http.get(probe.replace("/readyz", "/metrics")) as response:
                 return Metrics(await response.text())
 
+        async def dispatched(jobs: int) -> None:
+            """The router hears in a while of those that went to a slot as they were admitted."""
+            async with asyncio.timeout(HEARD_S):
+                while (await metrics("router-0")).total(_DISPATCHES) < jobs:  # noqa: ASYNC110
+                    await asyncio.sleep(0.2)
+
         await client(http, url, dice, Seen())  # the first of all opens connections
+        await dispatched(1)
         before = [await metrics(name) for name in SERVICES]
         answer_s = BLOCK_S * (MOST_TOKENS / 2 / BLOCK + 1)
         tasks = []
@@ -106,6 +115,7 @@ async def run(requests: int) -> bool:
         await asyncio.gather(*tasks)
         for _ in range(REFUSED):
             await refused(http, url)
+        await dispatched(1 + requests)
         after = [await metrics(name) for name in SERVICES]
     return report(seen, *(now.since(then) for now, then in zip(after, before, strict=True)))
 
@@ -130,7 +140,7 @@ def report(seen: Seen, gateway: Metrics, router: Metrics, worker: Metrics) -> bo
         equal("tokens of prompts, gateway", gateway.total("dllm_prompt_tokens_total"), seen.prompt_tokens),
         equal("tokens committed, worker", worker.total("dllm_engine_committed_tokens_total"), tokens),
         equal("attempts completed, worker", worker.total("dllm_worker_runs_total"), answers),
-        equal("dispatches, router", router.total("dllm_queue_wait_seconds_count"), answers),
+        equal("dispatches, router", router.total(_DISPATCHES), answers),
     ]
     print("where the time to first token goes, mean")
     parts = gateway.by("dllm_time_to_first_token_part_seconds_sum", "part")

@@ -16,14 +16,13 @@ from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, RouterSettings
 from loadtest.overhead.timing import Timing
 
-_SCRIPTS = ("admit", "dispatch", "commit", "finish")  # of the queue; each belongs to one phase's end
+_SCRIPTS = ("admit", "commit", "finish")  # of the queue; each belongs to one phase's end
 _LIMITS = "{limits:"
 
 PHASES = {
     "gateway, to the first word to Redis": "headers, key, body, rules",
     "limits": "reserved in one script; Redis and back",
-    "queue: admitted to dispatched": "the router is woken, and hands it to a slot",
-    "worker and engine: to the first block": "template, tokens, the engine itself",
+    "worker and engine: to the first block": "to a slot at once; template, tokens, the engine itself",
     "block to client": "Redis, gateway, the client's socket",
 }
 
@@ -71,13 +70,13 @@ class Monitor:
         for at, name in self._seen:
             if answer.sent <= at <= answer.first:
                 seen.setdefault(name, at)
-        if not {"admit", "dispatch"} <= seen.keys():
+        if "admit" not in seen:
             return None
         block = seen.get("commit", seen.get("finish"))
         if block is None:
             return None
         reserved = seen.get("reserve", seen["admit"])
-        moments = [answer.sent, reserved, seen["admit"], seen["dispatch"], block, answer.first]
+        moments = [answer.sent, reserved, seen["admit"], block, answer.first]
         return [after - before for before, after in pairwise(moments)]
 
 

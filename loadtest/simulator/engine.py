@@ -1,29 +1,55 @@
-"""The simulator's slots and their pace."""
+"""The simulator's requests and slots. When a block is committed is its pace's affair: `fixed` or `rounds`."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
-from loadtest.simulator.voice import BLOCK, Answer, Voice
+from loadtest.simulator.clock import Clock, LoopClock
+from loadtest.simulator.voice import Answer, Voice
 
-
-@dataclass(frozen=True)
-class Pace:
-    slots: int = 16  # requests that run at once; further ones wait, first come, first served
-    block_s: float = 0.1  # from one committed block to the next
-    prefill_s: float = 0.002  # for each block of the prompt
+Finish = Literal["length", "abort"]
 
 
-@dataclass(frozen=True)
-class Progress:
-    """`finish`: "length" or "abort" at the end."""
+@dataclass(eq=False, slots=True)
+class Request:
+    """
+    Attributes:
+        tell: called with every block, and with how the answer ended at its end.
+        arrived_at: by the engine's clock.
+        forwards: of each block so far, by the answer's length before it; none at a pace without forwards.
+    """
 
+    rid: str
+    prompt_tokens: int
+    max_tokens: int
     answer: Answer
-    finish: str | None
+    tell: Callable[[Request, Finish | None], None]
+    arrived_at: float
+    forwards: dict[int, int] = field(default_factory=dict)
+    has_slot: bool = False
+    over: bool = False
+
+
+class Schedule(Protocol):
+    def begin(self, request: Request) -> None:
+        """It has a slot now."""
+
+    def leave(self, request: Request) -> None:
+        """It ends before its answer does."""
+
+    def notice(self, moment: float) -> None:
+        """The engine is sent a request or an abort then."""
+
+
+class Pace(Protocol):
+    def schedule(self, clock: Clock, commit: Callable[[Request], bool]) -> Schedule:
+        """
+        Args:
+            commit: to call when a request's block is finished. Returns whether there will be another.
+        """
 
 
 @dataclass
@@ -33,18 +59,27 @@ class Totals:
     requests: int = 0
     completed: int = 0
     tokens: int = 0
+    blocks: int = 0
     busy_s: float = 0.0  # summed over the slots
 
 
 class SimulatedEngine:
-    def __init__(self, voice: Voice, pace: Pace) -> None:
-        self.pace = pace
+    """
+    Args:
+        slots: requests that run at once; further ones wait, first come, first served.
+        clock: None: the event loop's.
+    """
+
+    def __init__(self, voice: Voice, slots: int, pace: Pace, clock: Clock | None = None) -> None:
+        self._clock = clock or LoopClock()
+        self.slots = slots
         self._voice = voice
+        self._schedule = pace.schedule(self._clock, self._commit)
         self._totals = Totals()
-        self._counted_at = time.monotonic()
+        self._counted_at = self._clock.now()
         self._running = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._aborts: dict[str, asyncio.Event] = {}
+        self._waiting: deque[Request] = deque()
+        self._requests: dict[str, Request] = {}
 
     @property
     def running(self) -> int:
@@ -52,97 +87,84 @@ class SimulatedEngine:
 
     @property
     def waiting(self) -> int:
-        return sum(not turn.done() for turn in self._waiting)
+        return len(self._requests) - self._running
 
     def totals(self) -> Totals:
-        now = time.monotonic()
+        now = self._clock.now()
         self._totals.busy_s += self._running * (now - self._counted_at)
         self._counted_at = now
         return self._totals
 
-    async def generate(
-        self, rid: str, prompt: Sequence[int], max_tokens: int
-    ) -> AsyncGenerator[Progress, None]:
-        """Close it to break it off: its slot is free then.
-
+    def submit(
+        self,
+        rid: str,
+        prompt: Sequence[int],
+        max_tokens: int,
+        tell: Callable[[Request, Finish | None], None],
+    ) -> Request:
+        """
         Raises:
             KeyError: there is a request of this id already.
         """
-        if rid in self._aborts:
+        if rid in self._requests:
             raise KeyError(rid)
-        aborted = self._aborts[rid] = asyncio.Event()
-        self._totals.requests += 1
         answer = Answer(self._voice, prompt)
-        try:
-            if not await self._slot(aborted):
-                yield Progress(answer, "abort")
-                return
-            try:
-                due = time.monotonic() + -(-len(prompt) // BLOCK) * self.pace.prefill_s
-                while True:
-                    due += self.pace.block_s
-                    if await _passed(due, aborted):
-                        yield Progress(answer, "abort")
-                        return
-                    before = len(answer.ids)
-                    answer.extend(max_tokens - before)
-                    self._totals.tokens += len(answer.ids) - before
-                    if len(answer.ids) == max_tokens:
-                        break
-                    yield Progress(answer, None)
-            finally:
-                self._free()
-            self._totals.completed += 1
-            yield Progress(answer, "length")
-        finally:
-            del self._aborts[rid]
+        request = Request(rid, len(prompt), max_tokens, answer, tell, arrived_at=self._clock.now())
+        self._requests[rid] = request
+        self._totals.requests += 1
+        self._schedule.notice(request.arrived_at)
+        if self._running < self.slots:
+            self._change(+1)
+            self._begin(request)
+        else:
+            self._waiting.append(request)
+        return request
 
     def abort(self, prefix: str) -> None:
         """Ends every request whose id begins so, as SGLang does."""
-        for rid, aborted in self._aborts.items():
-            if rid.startswith(prefix):
-                aborted.set()
+        for request in [each for rid, each in self._requests.items() if rid.startswith(prefix)]:
+            self.drop(request)
+            request.tell(request, "abort")
 
-    async def _slot(self, aborted: asyncio.Event) -> bool:
-        """Whether a slot was taken. False: aborted before."""
-        if self._running == self.pace.slots:
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            abort = asyncio.create_task(aborted.wait())
-            try:
-                await asyncio.wait((turn, abort), return_when=asyncio.FIRST_COMPLETED)
-                if turn.done():
-                    return True
-            except asyncio.CancelledError:
-                if turn.done():
-                    self._free()
-                raise
-            finally:
-                abort.cancel()
-                turn.cancel()
-            return False
-        self._change(+1)
-        return True
+    def drop(self, request: Request) -> None:
+        """Ends it, and tells it nothing more."""
+        if request.over:
+            return
+        if request.has_slot:
+            self._schedule.leave(request)
+            self._schedule.notice(self._clock.now())
+        self._end(request)
 
-    def _free(self) -> None:
-        """The slot goes to whoever has waited longest."""
+    def _commit(self, request: Request) -> bool:
+        before = len(request.answer.ids)
+        request.answer.extend(request.max_tokens - before)
+        self._totals.tokens += len(request.answer.ids) - before
+        self._totals.blocks += 1
+        if len(request.answer.ids) < request.max_tokens:
+            request.tell(request, None)
+            return not request.over
+        self._totals.completed += 1
+        self._end(request)
+        request.tell(request, "length")
+        return False
+
+    def _begin(self, request: Request) -> None:
+        request.has_slot = True
+        self._schedule.begin(request)
+
+    def _end(self, request: Request) -> None:
+        """Its slot goes to whoever has waited longest."""
+        request.over = True
+        del self._requests[request.rid]
+        if not request.has_slot:
+            return  # those that wait are looked through when a slot is free
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            next_one = self._waiting.popleft()
+            if not next_one.over:
+                self._begin(next_one)
                 return
         self._change(-1)
 
     def _change(self, by: int) -> None:
         self.totals()
         self._running += by
-
-
-async def _passed(due: float, aborted: asyncio.Event) -> bool:
-    """Waits until `due`, in monotonic seconds; True if aborted before."""
-    try:
-        async with asyncio.timeout(due - time.monotonic()):
-            await aborted.wait()
-    except TimeoutError:
-        pass
-    return aborted.is_set()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
-from starlette.types import Receive, Scope, Send
 
 from dllm_stack.messages import ChatPrompt, Prompt, TextPrompt, TokenPrompt
 from dllm_stack.outcomes import RequestError
-from loadtest.simulator.engine import Progress, SimulatedEngine
+from loadtest.simulator.engine import Finish, Request, SimulatedEngine
+from loadtest.simulator.http import Call
 from worker.prompt import Renderer
 
 NAME = "simulator"
 _KEPT_BACK = 8  # tokens of the context that no prompt may have, about as in SGLang
 _DEFAULT_MAX_TOKENS = 128
+_CHATS_KEPT = 4096
 _encode = msgspec.json.encode
 
 
@@ -42,7 +41,7 @@ class _StreamOptions(msgspec.Struct):
 
 
 class _Chat(msgspec.Struct):
-    messages: list[dict[str, Any]]
+    messages: msgspec.Raw
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     stream: bool = False
@@ -58,18 +57,28 @@ class _Refusal(Exception):
 
 
 class Server:
-    """An ASGI application.
+    """An application for `http.listen`.
 
     Args:
         context: tokens, prompt and answer together.
         shared_by: workers that are attached to it; each is told of its share of the slots.
+        algorithm: as it says; what a request says of its decoding is passed over.
     """
 
-    def __init__(self, engine: SimulatedEngine, renderer: Renderer, context: int, shared_by: int = 1) -> None:
+    def __init__(
+        self,
+        engine: SimulatedEngine,
+        renderer: Renderer,
+        context: int,
+        shared_by: int = 1,
+        algorithm: str = "LowConfidence",
+    ) -> None:
+        self._algorithm = algorithm
         self._engine = engine
         self._shared_by = shared_by
         self._renderer = renderer
         self._context = context
+        self._chats: dict[bytes, list[int]] = {}  # what chats were rendered to: a load repeats its own
         self._documents: dict[str, Callable[[], object]] = {
             "/health": dict,
             "/health_generate": dict,
@@ -82,24 +91,22 @@ class Server:
             "/get_load": lambda: [self._load()],
             "/totals": self._totals,
         }
-        self._actions: dict[str, Callable[[bytes, _Exchange], Awaitable[None]]] = {
+        self._actions: dict[str, Callable[[Call], Coroutine[Any, Any, None]]] = {
             "/generate": self._generate,
             "/v1/chat/completions": self._chat,
             "/abort_request": self._abort,
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = _Exchange(receive, send)
-        path, method = scope["path"], scope["method"]
-        if method == "GET" and path in self._documents:
-            await exchange.answer(self._documents[path]())
-        elif method == "POST" and path in self._actions:
+    async def __call__(self, call: Call) -> None:
+        if call.method == "GET" and (document := self._documents.get(call.path)):
+            call.answer(_encode(document()))
+        elif call.method == "POST" and (action := self._actions.get(call.path)):
             try:
-                await self._actions[path](await exchange.body(), exchange)
+                await action(call)
             except (_Refusal, RequestError, msgspec.MsgspecError) as error:
-                await exchange.answer({"error": {"message": str(error)}}, status=400)
+                call.answer(_error(str(error)), 400)
         else:
-            await exchange.answer({"error": {"message": f"The {NAME} has no {method} {path}."}}, status=404)
+            call.answer(_error(f"The {NAME} has no {call.method} {call.path}."), 404)
 
     def _model(self) -> object:
         return {"model_path": NAME, "tokenizer_path": NAME, "is_generation": True}
@@ -108,14 +115,14 @@ class Server:
         return {"object": "list", "data": [{"id": NAME, "object": "model", "max_model_len": self._context}]}
 
     def _info(self) -> object:
-        slots = self._engine.pace.slots // self._shared_by
+        slots = self._engine.slots // self._shared_by
         return {
             "model_path": NAME,
             "served_model_name": NAME,
             "version": NAME,
             "tp_size": 1,
             "dp_size": 1,
-            "dllm_algorithm": "LowConfidence",
+            "dllm_algorithm": self._algorithm,
             "attention_backend": "torch_native",
             "max_running_requests": slots,
             "max_req_input_len": self._context - _KEPT_BACK,
@@ -134,14 +141,14 @@ class Server:
         }
 
     def _totals(self) -> object:
-        return {"slots": self._engine.pace.slots, **msgspec.to_builtins(self._engine.totals())}
+        return {"slots": self._engine.slots, **msgspec.to_builtins(self._engine.totals())}
 
-    async def _abort(self, body: bytes, exchange: _Exchange) -> None:
-        self._engine.abort(msgspec.json.decode(body, type=_Abort).rid)
-        await exchange.answer({})
+    async def _abort(self, call: Call) -> None:
+        self._engine.abort(msgspec.json.decode(call.body, type=_Abort).rid)
+        call.answer(b"{}")
 
-    async def _generate(self, body: bytes, exchange: _Exchange) -> None:
-        asked = msgspec.json.decode(body, type=_Generate)
+    async def _generate(self, call: Call) -> None:
+        asked = msgspec.json.decode(call.body, type=_Generate)
         sampling = asked.sampling_params
         if any(sampling.stop) or sampling.stop_token_ids:
             raise _Refusal(f"The {NAME} knows no stops.")
@@ -149,8 +156,8 @@ class Server:
         ids = await self._renderer.render(prompt)
         rid = asked.rid or uuid.uuid4().hex
 
-        def shown(progress: Progress) -> dict[str, object]:
-            answer, finish = progress.answer, progress.finish
+        def shown(request: Request, finish: Finish | None) -> object:
+            answer = request.answer
             reason = {
                 None: None,
                 "length": {"type": "length", "length": len(answer.ids)},
@@ -159,105 +166,101 @@ class Server:
             meta = {
                 "id": rid,
                 "finish_reason": reason,
-                "prompt_tokens": len(ids),
+                "prompt_tokens": request.prompt_tokens,
                 "completion_tokens": len(answer.ids),
                 "cached_tokens": 0,
             }
-            return {"text": answer.text(over=finish is not None), "output_ids": answer.ids, "meta_info": meta}
+            text = answer.text(over=finish is not None)
+            return {"text": text, "output_ids": answer.ids, "meta_info": meta | _work(request)}
 
-        await self._run(rid, ids, sampling.max_new_tokens, asked.stream, exchange, shown, shown)
+        self._run(call, rid, ids, sampling.max_new_tokens, asked.stream, shown, shown)
 
-    async def _chat(self, body: bytes, exchange: _Exchange) -> None:
-        asked = msgspec.json.decode(body, type=_Chat)
-        ids = await self._renderer.render(ChatPrompt(asked.messages))
+    async def _chat(self, call: Call) -> None:
+        asked = msgspec.json.decode(call.body, type=_Chat)
+        ids = await self._rendered(bytes(asked.messages))
         rid, created, sent = uuid.uuid4().hex, int(time.time()), 0
 
-        def usage(progress: Progress) -> dict[str, int]:
-            tokens = len(progress.answer.ids)
-            return {
-                "prompt_tokens": len(ids),
-                "completion_tokens": tokens,
-                "total_tokens": len(ids) + tokens,
-            }
+        def usage(request: Request) -> dict[str, int]:
+            prompt, tokens = request.prompt_tokens, len(request.answer.ids)
+            return {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
 
-        def chunk(progress: Progress) -> dict[str, object]:
+        def chunk(request: Request, finish: Finish | None) -> object:
             nonlocal sent
-            text = progress.answer.text(over=progress.finish is not None)
+            text = request.answer.text(over=finish is not None)
             delta, sent = {"role": "assistant", "content": text[sent:]}, len(text)
-            choice = {"index": 0, "delta": delta, "finish_reason": progress.finish}
+            choice = {"index": 0, "delta": delta, "finish_reason": finish}
             head = {"id": rid, "object": "chat.completion.chunk", "created": created, "model": NAME}
             options = asked.stream_options
-            shown = (
-                {"usage": usage(progress)} if progress.finish and options and options.include_usage else {}
-            )
+            shown = {"usage": usage(request)} if finish and options and options.include_usage else {}
             return head | {"choices": [choice]} | shown
 
-        def document(progress: Progress) -> dict[str, object]:
-            message = {"role": "assistant", "content": progress.answer.text(over=True)}
-            choice = {"index": 0, "message": message, "finish_reason": progress.finish}
+        def document(request: Request, finish: Finish | None) -> object:
+            message = {"role": "assistant", "content": request.answer.text(over=True)}
+            choice = {"index": 0, "message": message, "finish_reason": finish}
             head = {"id": rid, "object": "chat.completion", "created": created, "model": NAME}
-            return head | {"choices": [choice], "usage": usage(progress)}
+            return head | {"choices": [choice], "usage": usage(request)}
 
         max_tokens = asked.max_completion_tokens or asked.max_tokens or _DEFAULT_MAX_TOKENS
-        await self._run(rid, ids, max_tokens, asked.stream, exchange, chunk, document)
+        self._run(call, rid, ids, max_tokens, asked.stream, chunk, document)
 
-    async def _run(
+    async def _rendered(self, messages: bytes) -> list[int]:
+        if (known := self._chats.get(messages)) is not None:
+            return known
+        decoded = msgspec.json.decode(messages, type=list[dict[str, Any]])
+        ids = await self._renderer.render(ChatPrompt(decoded))
+        if len(self._chats) >= _CHATS_KEPT:
+            self._chats.clear()
+        self._chats[messages] = ids
+        return ids
+
+    def _run(
         self,
+        call: Call,
         rid: str,
         ids: list[int],
         max_tokens: int,
         stream: bool,
-        exchange: _Exchange,
-        event: Callable[[Progress], object],
-        document: Callable[[Progress], object],
+        event: Callable[[Request, Finish | None], object],
+        document: Callable[[Request, Finish | None], object],
     ) -> None:
         if len(ids) + max_tokens > self._context:
             raise _Refusal(f"{len(ids)} + {max_tokens} tokens are more than the context of {self._context}.")
         if max_tokens < 1:
             raise _Refusal("max_new_tokens must be at least 1.")
-        gone = asyncio.create_task(exchange.gone())
-        gone.add_done_callback(lambda _: self._engine.abort(rid))
-        try:
-            async with aclosing(self._engine.generate(rid, ids, max_tokens)) as generation:
+
+        def tell(request: Request, finish: Finish | None) -> None:
+            if finish is None:
                 if stream:
-                    await exchange.stream(event(progress) async for progress in generation)
-                else:
-                    *_, last = [progress async for progress in generation]
-                    await exchange.answer(document(last))
-        finally:
-            gone.cancel()
+                    call.event(_encode(event(request, None)))
+            elif stream:
+                call.last_event(_encode(event(request, finish)))
+            else:
+                call.answer(_encode(document(request, finish)))
+
+        try:
+            request = self._engine.submit(rid, ids, max_tokens, tell)
+        except KeyError:
+            raise _Refusal(f"There is a request {rid} already.") from None
+        if call.lost:  # while its prompt was rendered
+            self._engine.drop(request)
+            return
+        call.gone = lambda: self._engine.drop(request)
+        if stream:
+            call.begin_events()
 
 
-class _Exchange:
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self._receive = receive
-        self._send = send
+def _work(request: Request) -> dict[str, list[int]]:
+    """What the extension tells of an answer's blocks, in `worker.dllm.requests`' words; see there."""
+    tokens = len(request.answer.ids)
+    if not request.forwards or not tokens:
+        return {}
+    forwards, none = [0] * tokens, [0] * tokens
+    steps = none.copy()
+    for begin, count in request.forwards.items():
+        if begin < tokens:
+            forwards[begin], steps[begin] = count, count - 1
+    return {"dllm_forwards": forwards, "dllm_steps": steps, "dllm_edits": none}
 
-    async def body(self) -> bytes:
-        body, more = b"", True
-        while more:
-            message = await self._receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
-        return body
 
-    async def gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-    async def answer(self, document: object, status: int = 200) -> None:
-        await self._start(status, b"application/json")
-        await self._write(_encode(document), more=False)
-
-    async def stream(self, events: AsyncIterator[object]) -> None:
-        await self._start(200, b"text/event-stream")
-        async for event in events:
-            await self._write(b"data: " + _encode(event) + b"\n\n", more=True)
-        await self._write(b"data: [DONE]\n\n", more=False)
-
-    async def _start(self, status: int, kind: bytes) -> None:
-        await self._send(
-            {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]}
-        )
-
-    async def _write(self, body: bytes, *, more: bool) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+def _error(message: str) -> bytes:
+    return _encode({"error": {"message": message}})

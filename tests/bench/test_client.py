@@ -63,7 +63,7 @@ async def run(
     *,
     endpoint: Endpoint = CHAT,
     concurrency: int | None = None,
-    timeout_s: float = 20.0,
+    timeout_s: float = 120.0,
     stop: asyncio.Event | None = None,
     **manner: Any,
 ) -> Run:
@@ -217,33 +217,38 @@ async def test_what_is_sent() -> None:
 
 
 class Crowd:
-    """A server that sees how many are with it."""
+    """A server that sees how many are with it, and answers nobody before so many are."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int) -> None:
         self.now = self.most = 0
+        self._expected = expected
+        self._all = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.now += 1
         self.most = max(self.most, self.now)
+        if self.most >= self._expected:
+            self._all.set()
         try:
+            await self._all.wait()
             return await streaming(said("a", 4), DONE)(request)
         finally:
             self.now -= 1
 
 
 async def test_a_closed_loop_keeps_its_concurrency() -> None:
-    crowd = Crowd()
+    crowd = Crowd(4)
     found = await run(crowd.answer, asks(20), concurrency=4)
     assert (len(found.records), crowd.most) == (20, 4)
     assert [each.number for each in found.records] == list(range(20))
 
 
 async def test_an_open_loop_sends_when_it_is_due_whatever_becomes_of_those_before() -> None:
-    crowd = Crowd()
+    crowd = Crowd(3)
     due = [0.0, 0.001, 0.002, 0.2]
     requests = [Ask(n, Prompt("x", 1, 4), Tenant(), due_s) for n, due_s in enumerate(due)]
     found = await run(crowd.answer, requests)
-    assert crowd.most >= 3
+    assert [each.error for each in found.records] == [None] * 4
     assert all(each.sent_s >= (each.due_s or 0) for each in found.records)
 
 
@@ -256,13 +261,13 @@ async def test_an_interrupted_run_has_what_was_measured() -> None:
         answered += 1
         if answered > 3:
             stop.set()
-            await asyncio.sleep(30)
+            await asyncio.sleep(1000)
         return await streaming(said("a", 4), DONE)(request)
 
     found = await run(some, asks(100), concurrency=1, stop=stop)
     assert found.interrupted
     assert [each.error for each in found.records] == [None] * 3 + [INTERRUPTED]
-    assert found.duration_s < 20
+    assert found.duration_s < 500
 
 
 async def test_it_tells_what_it_costs() -> None:

@@ -23,7 +23,7 @@ def pytest_asyncio_loop_factories(
 def settings(redis_settings: RedisSettings) -> Settings:
     return Settings(
         redis=redis_settings,
-        queue=QueueSettings(heartbeat_s=0.5, heartbeat_ttl_s=20.0),
+        queue=QueueSettings(heartbeat_s=0.5, heartbeat_ttl_s=60.0),
         gateway=GatewaySettings(max_body_bytes=100_000),
     )
 

@@ -32,7 +32,7 @@ def pinned(kind: str, package: str) -> str:
     return version
 
 
-def run(kind: str, program: str, asked: object, *, timeout_s: float = 110) -> Any:
+def run(kind: str, program: str, asked: object, *, timeout_s: float = 250) -> Any:
     """Gives it `asked` as JSON, and returns the JSON that it writes as its last line."""
     if program.endswith(".mjs"):
         if shutil.which("node") is None:

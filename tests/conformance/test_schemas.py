@@ -56,7 +56,7 @@ async def test_what_is_taken_and_answered(
     phases = "coverage,fuzzing,stateful" if EXAMPLES else "fuzzing"
     command = [
         *(program, "--config-file", Path(__file__).parent / "schemathesis.toml"),
-        *("run", document, "--url", served.url, "--request-timeout", "20"),
+        *("run", document, "--url", served.url, "--request-timeout", "120"),
         *("--phases", phases, "--max-examples", str(EXAMPLES or 10), "--seed", "1"),
         *("--no-shrink", "--continue-on-failure", "--no-color"),
     ]

@@ -65,7 +65,7 @@ async def test_the_engine_edits_as_the_plain_decoder_does(engine_url: str, folde
     encoder, model = Encoder(tokenizer.load()), checkpoint.load(folder)
     prompts = [encoder.prompt(single(question, "")) for question in QUESTIONS]
 
-    async with httpx.AsyncClient(base_url=engine_url, timeout=60) as client:
+    async with httpx.AsyncClient(base_url=engine_url, timeout=280) as client:
 
         async def answer(prompt: list[int]) -> list[int]:
             sampling = {"temperature": 0, "max_new_tokens": MAX_TOKENS}

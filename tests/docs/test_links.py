@@ -16,7 +16,18 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("file", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda file: file.name)
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
+def test_a_title_is_there_once(file: Path) -> None:
+    """Or links to the second one would lead to the first."""
+    outside_of_code = "".join(file.read_text(encoding="utf-8").split("```")[::2])
+    titles = re.findall(r"^#+ (.*)$", outside_of_code, re.MULTILINE)
+    assert len({title.lower() for title in titles}) == len(titles)
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
 def test_links_lead_somewhere(file: Path) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", file.read_text(encoding="utf-8")):
         if link.startswith("https://"):

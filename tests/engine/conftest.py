@@ -15,7 +15,7 @@ from tests.engine.reference import Reference
 
 @pytest.fixture
 async def engine(engine_url: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=engine_url, timeout=120) as client:
+    async with httpx.AsyncClient(base_url=engine_url, timeout=280) as client:
         yield client
 
 

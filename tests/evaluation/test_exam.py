@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -147,9 +148,16 @@ async def test_what_has_no_answer_is_asked_again(
 ) -> None:
     answers = str(tmp_path / "answers.jsonl")
     calculator.silent = {7}
-    output, errors = await evaluate(url, questions, "--timeout", "0.5", "-o", answers, status=1)
+    output, errors = await evaluate(url, questions, "--timeout", "5", "-o", answers, status=1)
     assert "question 7: TimeoutError" in errors
     assert "Right: 39 of 39" in output
     calculator.silent = set()
     output, _ = await evaluate(url, questions, "-o", answers)
     assert "Right: 40 of 40" in output
+
+
+def test_it_needs_nothing_that_the_image_of_a_gateway_lacks() -> None:
+    lacking = ("matplotlib", "numpy", "psutil", "tokenizers")
+    code = f"import sys, dllm_stack.eval.session; print([name for name in {lacking} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

@@ -94,17 +94,20 @@ class FakeHub:
         large = len(content) >= _LARGE
         middle = begin + (len(content) - begin) // 2
         for at in range(begin, len(content), _PIECE):
-            if large and at <= middle < at + _PIECE:
-                if self.cuts:
-                    self.cuts -= 1
-                    assert request.transport is not None
-                    request.transport.close()
-                    return response
-                if self.slow:
-                    self.waiting.release()
-                    await asyncio.to_thread(self.go_on.wait)
+            if large and at <= middle < at + _PIECE and self.cuts:
+                self.cuts -= 1
+                assert request.transport is not None
+                request.transport.close()
+                return response
             try:
-                await response.write(content[at : at + _PIECE])
+                end = at + _PIECE
+                if large and self.slow and at <= middle < end:
+                    self.waiting.release()
+                    # A byte now and then, so that nobody takes the connection for dead meanwhile.
+                    while not await asyncio.to_thread(self.go_on.wait, 5):
+                        await response.write(content[at : at + 1])
+                        at += 1
+                await response.write(content[at:end])
             except ConnectionResetError:
                 break
         return response

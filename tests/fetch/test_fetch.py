@@ -118,7 +118,7 @@ def test_a_killed_download_is_gone_on_with(fetch: Fetch) -> None:
     fetch.hub.slow = True
     process = fetch.start()
     for _ in WEIGHTS:
-        assert fetch.hub.waiting.acquire(timeout=60)
+        assert fetch.hub.waiting.acquire(timeout=200)
     partial = [fetch.repository / "blobs" / f"{fetch.hub.digest(path)}.incomplete" for path in WEIGHTS]
     while not all(path.stat().st_size for path in partial):
         assert process.poll() is None
@@ -131,7 +131,7 @@ def test_a_killed_download_is_gone_on_with(fetch: Fetch) -> None:
 
     fetch.hub.go_on.set()
     process = fetch.start()
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=200)
     assert process.returncode == 0, said
     assert "gb=0.008 " in said
     assert f"gb_there={sum(sizes) / 1e9:.3f}" in said
@@ -142,12 +142,12 @@ def test_a_killed_download_is_gone_on_with(fetch: Fetch) -> None:
 def test_two_at_once_download_once(fetch: Fetch) -> None:
     fetch.hub.slow = True
     first = fetch.start()
-    assert fetch.hub.waiting.acquire(timeout=60)
+    assert fetch.hub.waiting.acquire(timeout=200)
     second = fetch.start()
     assert second.stdout is not None
     assert "waiting" in second.stdout.readline()
     fetch.hub.go_on.set()
-    assert (first.wait(60), second.wait(60)) == (0, 0)
+    assert (first.wait(200), second.wait(200)) == (0, 0)
     assert "another one has downloaded it" in second.communicate()[0]
     first.communicate()
     assert [fetch.hub.asked[path] for path in WEIGHTS] == [[0], [0]]
@@ -158,14 +158,14 @@ def test_one_that_waits_takes_over_from_one_that_is_killed(fetch: Fetch) -> None
     fetch.hub.slow = True
     first = fetch.start()
     for _ in WEIGHTS:
-        assert fetch.hub.waiting.acquire(timeout=60)
+        assert fetch.hub.waiting.acquire(timeout=200)
     second = fetch.start()
     assert second.stdout is not None
     assert "waiting" in second.stdout.readline()
     first.kill()
     first.communicate()
     fetch.hub.go_on.set()
-    said = second.communicate(timeout=60)[0]
+    said = second.communicate(timeout=200)[0]
     assert second.returncode == 0, said
     fetch.check()
 
@@ -173,15 +173,15 @@ def test_one_that_waits_takes_over_from_one_that_is_killed(fetch: Fetch) -> None
 def test_it_ends_at_once_on_sigterm(fetch: Fetch) -> None:
     fetch.hub.slow = True
     process = fetch.start()
-    assert fetch.hub.waiting.acquire(timeout=60)
+    assert fetch.hub.waiting.acquire(timeout=200)
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     assert process.returncode == 128 + signal.SIGTERM
 
 
 def test_a_folder_that_is_not_there_is_named(fetch: Fetch) -> None:
     process = fetch.start(DLLM_WORKER__CHECKPOINT="/models/mine")
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=200)
     assert process.returncode == 2
     assert said.startswith("/models/mine: no such folder")
 
@@ -204,7 +204,7 @@ def test_a_volume_that_is_too_small(fetch: Fetch) -> None:
     if subprocess.run([*small, "true"], capture_output=True).returncode:
         pytest.skip("a file system of one's own cannot be mounted here")
     process = fetch.start(*small, mount, "sh")
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=200)
     assert process.returncode == 1
     assert "0.008 GB are to be downloaded" in said
     assert "0.005 GB free" in said

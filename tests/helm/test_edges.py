@@ -283,7 +283,7 @@ async def test_routers_tell_of_a_job_that_waits_for_the_first_worker(
     triggers: list[dict[str, Any]], connections: Connections, redis_settings: RedisSettings
 ) -> None:
     """All that KEDA asks for is there while a pool has no worker, and says that one is wanted."""
-    queue_settings = QueueSettings(heartbeat_s=0.1, cold_start_s=600)
+    queue_settings = QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=60, cold_start_s=600)
     settings = Settings(redis=redis_settings, queue=queue_settings, router=RouterSettings(port=free_port()))
     await Registry(connections).publish("tiny", None)
     await PoolQueue(connections, "tiny", queue_settings).admit(
@@ -491,9 +491,10 @@ def test_notes_are_commands_to_paste() -> None:
     (command,) = re.findall(r"^  curl (?:.*\\\n)*.*$", notes, re.MULTILINE)
     asked = json.loads(shlex.split(command.replace("\\\n", " "))[-1])
     assert (asked["model"], asked["stream"]) == ("llada2.1-mini", True)
-    compile(
-        "\n".join(re.findall(r"^  ((?:from|client|for|    |\)).*)$", notes, re.MULTILINE)), "NOTES", "exec"
-    )
+    (program,) = re.findall(r"^python3 - <<'PY'\n(.*)^PY$", notes, re.MULTILINE | re.DOTALL)
+    compile(program, "NOTES", "exec")
+    box = notes[notes.index("*****") :].splitlines()[:4]
+    assert len({len(line) for line in box}) == 1, box
 
 
 def test_notes_say_how_to_get_a_key() -> None:

@@ -41,7 +41,7 @@ def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class Shell:
     def __init__(self, redis: RedisSettings, *options: str) -> None:
-        self._env = {"DLLM_REDIS__URL": redis.url}
+        self._env = {"DLLM_REDIS__URL": redis.url, "DLLM_REDIS__TIMEOUT_S": str(redis.timeout_s)}
         self._options = options
 
     async def keys(self, *arguments: str) -> Result:

@@ -28,7 +28,7 @@ def redis() -> Iterator[RestartableRedis]:
 
 @pytest.fixture
 async def store(redis: RestartableRedis) -> AsyncIterator[KeyStore]:
-    connections = Connections(RedisSettings(url=redis.url, timeout_s=0.3))
+    connections = Connections(RedisSettings(url=redis.url, timeout_s=3))
     yield KeyStore(connections)
     await connections.aclose()
 

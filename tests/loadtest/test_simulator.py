@@ -12,12 +12,13 @@ import pytest
 
 from dllm_stack.messages import Decoding, Job, Reply, TokenPrompt
 from dllm_stack.outcomes import Outcome
-from dllm_stack.queue import START, PoolQueue
+from dllm_stack.queue import START
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings
 from loadtest.fleet import POOL, Fleet, Size, ready, simulator
 from loadtest.simulator.__main__ import CHECKPOINT
 from loadtest.simulator.voice import BLOCK, Answer, Voice
+from tests.queue.kit import WatchedQueue
 from tests.waiting import eventually
 from worker.engine.client import EngineClient, EngineRefusal, Generation, Progress
 
@@ -33,7 +34,7 @@ def voice() -> Voice:
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[EngineClient]:
     """The worker's client of a simulator with one slot."""
-    engine, url = simulator("simulator", ["--slots", "1", "--block-ms", "20"], tmp_path)
+    engine, url = simulator("simulator", ["--slots", "1", "--block-ms", "150"], tmp_path)
     await engine.start()
     try:
         await ready(engine)
@@ -61,6 +62,10 @@ async def rest(generation: Generation) -> list[Progress]:
 async def running(client: EngineClient) -> int:
     async with aiohttp.ClientSession() as http, http.get(f"{client.url}/v1/loads") as response:
         return int((await response.json())["loads"][0]["num_running_reqs"])
+
+
+async def is_free(client: EngineClient) -> bool:
+    return await running(client) == 0
 
 
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 45])
@@ -102,23 +107,19 @@ async def test_a_stream_has_a_block_an_event_and_continues(client: EngineClient,
 
 
 async def test_an_aborted_request_frees_its_slot(client: EngineClient) -> None:
-    first = await client.generate(PROMPT, 1500, Decoding())
+    first = await client.generate(PROMPT, 1900, Decoding())
     await first.next()
     second = asyncio.create_task(rest(await client.generate(PROMPT, BLOCK, Decoding())))
     assert await first.stop()
     assert (await second)[-1].finish is not None
-    assert await running(client) == 0
+    await eventually(lambda: is_free(client))
 
 
 async def test_a_vanished_client_frees_its_slot(client: EngineClient) -> None:
     async with EngineClient(client.url) as vanishing:
-        await (await vanishing.generate(PROMPT, 1500, Decoding())).next()
+        await (await vanishing.generate(PROMPT, 1900, Decoding())).next()
         assert await running(client) == 1
-
-    async def free() -> bool:
-        return await running(client) == 0
-
-    await eventually(free)
+    await eventually(lambda: is_free(client))
 
 
 async def test_what_it_cannot_do_it_refuses(client: EngineClient) -> None:
@@ -130,8 +131,8 @@ async def test_what_it_cannot_do_it_refuses(client: EngineClient) -> None:
 
 async def test_a_worker_serves_from_it(voice: Voice) -> None:
     async with Fleet(Size(gateways=0, routers=0, workers=1), pace=["--block-ms", "20"]) as fleet:
-        connections = Connections(RedisSettings(url=fleet.redis_url))
-        queue = PoolQueue(connections, POOL, QueueSettings())
+        connections = Connections(RedisSettings(url=fleet.redis_url, timeout_s=60))
+        queue = WatchedQueue(connections, POOL, QueueSettings())
         job = Job(
             id=uuid.uuid4().hex,
             pool=POOL,
@@ -140,7 +141,9 @@ async def test_a_worker_serves_from_it(voice: Voice) -> None:
             decoding=Decoding(max_tokens=TOKENS),
         )
         assert await queue.admit(job) is None
-        assert [each.job_id for each in await queue.dispatch()] == [job.id]
+        while not (dispatched := await queue.dispatch()):
+            pass
+        assert [each.job_id for each in dispatched] == [job.id]
         replies: list[Reply] = []
         last = START
         while not replies or replies[-1].end is None:

@@ -25,7 +25,8 @@ class Result(NamedTuple):
 
 
 def environment(redis: RedisSettings, **more: str) -> dict[str, str]:
-    return {**os.environ, "DLLM_REDIS__URL": redis.url, "DLLM_QUEUE__HEARTBEAT_S": "0.1", **more}
+    own = {"DLLM_REDIS__URL": redis.url, "DLLM_REDIS__TIMEOUT_S": str(redis.timeout_s)}
+    return {**os.environ, **own, "DLLM_QUEUE__HEARTBEAT_S": "0.1", **more}
 
 
 @asynccontextmanager

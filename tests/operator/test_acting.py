@@ -37,14 +37,14 @@ async def test_a_cancelled_job_ends_and_its_client_is_told(
 async def test_what_the_clients_of_a_gateway_are_told(
     connections: Connections, redis_settings: RedisSettings
 ) -> None:
-    settings = Settings(redis=redis_settings, queue=QueueSettings(heartbeat_s=0.1))
+    settings = Settings(redis=redis_settings, queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=1000))
     queue = PoolQueue(connections, POOL, settings.queue)
     card = ModelCard(name=POOL, context_length=4096, block_size=32, algorithm=None, created=0)
     await Registry(connections).publish(POOL, card)
     async with serving(settings) as served:
         await eventually(lambda: lists_the_model(served))
         body = {"model": POOL, "prompt": "Hi"}
-        await beat(queue)
+        await beat(queue, slots=0)
 
         whole = asyncio.create_task(served.http.post("/v1/completions", json=body))
         await eventually(lambda: waits(queue))
@@ -57,6 +57,7 @@ async def test_what_the_clients_of_a_gateway_are_told(
         begun = asyncio.Event()
         stream = asyncio.create_task(read(served, body, begun))
         await eventually(lambda: waits(queue))
+        await beat(queue)
         [running] = await queue.dispatch()
         await queue.commit("w", running.job_id, running.attempt, BEGINNING, BLOCK)
         await begun.wait()

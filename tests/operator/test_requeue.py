@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from dllm_stack.messages import Claim, End
 from dllm_stack.outcomes import Outcome
-from dllm_stack.queue import PoolQueue
+from dllm_stack.queue import START, PoolQueue
 from dllm_stack.redis import Connections
 from dllm_stack.settings import RedisSettings
 from tests.operator.command_line import run, started
@@ -20,7 +20,6 @@ from tests.queue.kit import (
     DONE,
     PREFIX,
     beat,
-    commands,
     id_of,
     job,
     keys_of_jobs,
@@ -45,17 +44,19 @@ async def answering(queue: PoolQueue, end: End | None) -> AsyncIterator[list[Cla
     claims: list[Claim] = []
 
     async def work() -> None:
+        await beat(queue, slots=1)
+        after, _ = await queue.commands("w", START)  # of those that have died
         while True:
-            await beat(queue, slots=1)
-            for given in await queue.dispatch():
-                claims.extend(c for c in await commands(queue) if isinstance(c, Claim) and c not in claims)
-                job_id, attempt = given.job_id, given.attempt
-                await queue.commit("w", job_id, attempt, BEGINNING, BLOCK)
+            after, given = await queue.commands("w", after)
+            for claim in given:
+                assert isinstance(claim, Claim)
+                claims.append(claim)
+                lease = "w", claim.job.id, claim.attempt
+                await queue.commit(*lease, BEGINNING, BLOCK)
                 if end is None:
-                    await queue.release("w", job_id, attempt, counts=True)
+                    await queue.release(*lease, counts=True)
                 else:
-                    await queue.finish("w", job_id, attempt, AFTER_BLOCK, end)
-            await queue.wait()
+                    await queue.finish(*lease, AFTER_BLOCK, end)
 
     task = asyncio.create_task(work())
     try:
@@ -122,6 +123,7 @@ async def test_interrupted_it_leaves_nothing_running(
     queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
 ) -> None:
     await kill_its_worker(queue, 1)
+    await beat(queue, slots=0)
     async with started(redis_settings, "requeue-dead") as process:
         await eventually(lambda: waits(queue))
         process.send_signal(signal.SIGINT)

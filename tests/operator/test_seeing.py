@@ -29,12 +29,12 @@ async def test_pools_workers_and_tenants(
     await queue.drain_worker("b" * 32)
     await queue.admit(job(2, tier=Tier.FLEX))
     await queue.admit(job(3))
-    await pass_time(connections, 200)
+    await pass_time(connections, 875)
     result = await run(redis_settings, "ls")
     assert (result.status, result.err) == (0, "")
     [pool] = [row for row in result.rows if row and row[0] == POOL and len(row) > 1]
     assert pool[:6] == ["tiny", "open", "2", "-", "1", "1"]
-    assert pool[7:] == ["3 min", "1", "1", "2"]
+    assert pool[7:] == ["15 min", "1", "1", "2"]
     assert ["aaaaaaaa", "serving-0", "ready", "1", "1", "100", "-"] in result.rows
     assert ["bbbbbbbb", "-", "draining", "0", "0", "-", "-"] in result.rows
     assert ["acme", "-", "-", "1"] in result.rows
@@ -60,7 +60,7 @@ async def test_the_jobs_of_one_pool(queue: PoolQueue, redis_settings: RedisSetti
     await queue.admit(job(1))
     await queue.dispatch()
     await queue.release("a" * 32, id_of(1), 1, counts=True)
-    await queue.admit(job(2, tenant="acme", timeout_s=5000))
+    await queue.admit(job(2, tenant="acme", timeout_s=40 * 3600))
     await queue.dispatch()
     await queue.commit("a" * 32, id_of(2), 1, BEGINNING, BLOCK)
     for number in (3, 4, 5):
@@ -69,7 +69,7 @@ async def test_the_jobs_of_one_pool(queue: PoolQueue, redis_settings: RedisSetti
     jobs = {row[0]: row for row in result.rows if row and row[0].startswith("0000")}
     assert list(jobs) == [id_of(2), id_of(3), id_of(4), id_of(1)]
     assert jobs[id_of(2)][1:3] == ["default", "acme"]
-    assert jobs[id_of(2)][4:] == ["83 min", "1", "3", "serving-0"]
+    assert jobs[id_of(2)][4:] == ["40 h", "1", "3", "serving-0"]
     assert jobs[id_of(3)][1:3] == ["flex", "default"]
     assert jobs[id_of(3)][4:] == ["-", "-", "-"]
     await queue.cancel(id_of(2))
@@ -93,7 +93,13 @@ async def test_one_job(queue: PoolQueue, redis_settings: RedisSettings) -> None:
     prompt = ChatPrompt([{"role": "user", "content": f"{SECRET}: \x1b[2J 你好"}])
     decoding = Decoding(max_tokens=100, stop=["\n"])
     asked = Job(
-        id=id_of(1), pool=POOL, gateway="g", prompt=prompt, decoding=decoding, tenant="acme", timeout_s=5000
+        id=id_of(1),
+        pool=POOL,
+        gateway="g",
+        prompt=prompt,
+        decoding=decoding,
+        tenant="acme",
+        timeout_s=40 * 3600,
     )
     await queue.admit(asked)
     await queue.dispatch()
@@ -104,7 +110,7 @@ async def test_one_job(queue: PoolQueue, redis_settings: RedisSettings) -> None:
     assert said["worker"] == f"serving-0 ({'a' * 32})"
     assert said["attempts"] == "1"
     assert said["committed"] == "3 tokens"
-    assert said["time left"] == "83 min"
+    assert said["time left"] == "40 h"
     assert said["tenant"] == "acme"
     assert said["decoding"] == r'{"max_tokens": 100, "stop": ["\n"]}'
     assert said["prompt"] == "chat of 1 messages"
@@ -143,7 +149,7 @@ async def test_without_redis_there_is_one_line(arguments: list[str]) -> None:
 async def test_a_job_of_another_version(
     queue: PoolQueue, connections: Connections, redis_settings: RedisSettings
 ) -> None:
-    await beat(queue, "w")
+    await beat(queue, "w", slots=0)
     await queue.admit(job(1))
     await connections.commands.set(f"{PREFIX}body:{id_of(1)}", b"unreadable")
     result = await run(redis_settings, "show", id_of(1))

@@ -125,6 +125,22 @@ async def test_a_chat_of_several_turns(page: Page, worker: FakeWorker) -> None:
     )
 
 
+async def test_without_a_model_nothing_is_asked_and_nothing_forgotten(page: Page, worker: FakeWorker) -> None:
+    run = await ask(page, worker, "One")
+    await run.commit("1")
+    await run.finish()
+    await settled(page)
+    await page.route("**/v1/models", lambda route: route.fulfill(json={"object": "list", "data": []}))
+    await page.get_by_label("Model").focus()
+    await expect(page.get_by_text("No worker has announced a model yet.")).to_be_visible()
+    await last_turn(page).get_by_role("button", name="Ask again").click()
+    await page.unroute("**/v1/models")
+    run = await ask(page, worker, "Two")
+    assert isinstance(run.job.prompt, ChatPrompt)
+    assert [message["content"] for message in run.job.prompt.messages] == ["One", "1", "Two"]
+    await run.finish()
+
+
 async def test_an_example_is_asked_by_a_click(page: Page, worker: FakeWorker) -> None:
     await page.get_by_role("button", name="Write the number from 1 to 128").click()
     run = await worker.claimed()

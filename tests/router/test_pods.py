@@ -20,6 +20,7 @@ from router import pods
 from router.cluster import Cluster
 from router.main import CannotStart, Router
 from router.pods import PodWatcher, deletion_cost
+from tests.queue.kit import WatchedQueue
 from tests.router.fake_kube_api import FakeKubeApi, running
 from tests.waiting import eventually
 
@@ -34,7 +35,7 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def queue(connections: Connections) -> PoolQueue:
-    return PoolQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000))
+    return WatchedQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000))
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def stack(running_stack: LocalStack) -> LocalStack:
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=110)) as session:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=280)) as session:
         yield session
 
 
@@ -72,6 +72,6 @@ def autoregressive(stack: LocalStack) -> str:
 
 @pytest.fixture
 async def redis(stack: LocalStack) -> AsyncIterator[Connections]:
-    connections = Connections(RedisSettings(url=stack.redis_url))
+    connections = Connections(RedisSettings(url=stack.redis_url, timeout_s=60))
     yield connections
     await connections.aclose()

@@ -259,6 +259,7 @@ class Attempt:
         ids: list[int] = []
         text, after = "", START
         while True:
+            await self._queue.gateway_heartbeat(self._gateway, START)
             after, replies = await self._queue.replies(self._gateway, after)
             for reply in (each for each in replies if each.job_id == job.id):
                 if reply.block is not None:

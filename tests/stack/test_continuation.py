@@ -23,7 +23,7 @@ from dllm_stack.settings import QueueSettings
 from loadtest.local_stack import START_S, LocalStack
 from tests.waiting import eventually
 
-TOKENS, BLOCKS = 384, 3
+TOKENS, BLOCKS = 640, 3
 SECOND = "second"
 DECODINGS: list[dict[str, object]] = [{}, {"temperature": 1, "top_p": 0.9, "seed": 7}]  # greedy, sampled
 

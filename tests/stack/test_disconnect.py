@@ -20,6 +20,7 @@ def chat(model: str, *, stream: bool) -> dict[str, object]:
         "messages": [{"role": "user", "content": "Count to a very large number."}],
         "max_tokens": 1500,
         "ignore_eos": True,
+        "dllm": {"threshold": 1},  # a token a forward, so that it is under way however late somebody looks
         "stream": stream,
     }
 

@@ -106,5 +106,9 @@ async def test_each_request_is_answered_though_a_process_is_killed(
     assert ways["answered"] > 0
     wrong = [n for n, each in enumerate(ends) if each.how == "answered" and each.text != undisturbed[n]]
     assert wrong == [], "answered otherwise than undisturbed"
-    assert await ended(http, stack) - before == REQUESTS
+
+    async def all_are_counted() -> bool:
+        return await ended(http, stack) - before == REQUESTS
+
+    await eventually(all_are_counted)
     await eventually(partial(no_jobs, redis))

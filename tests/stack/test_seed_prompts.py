@@ -26,7 +26,7 @@ def test_two_texts_stream_block_by_block(
     }
     command = ["curl", "-sN", f"{stack.gateway_url}/generate", "-H", "Content-Type: application/json"]
     output = subprocess.run(
-        [*command, "-d", json.dumps(body)], capture_output=True, text=True, timeout=110, check=True
+        [*command, "-d", json.dumps(body)], capture_output=True, text=True, timeout=280, check=True
     ).stdout
     lines = [line for line in output.splitlines() if line.startswith("data:")]
     assert lines[-1] == "data: [DONE]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import uvicorn
-from starlette.types import Receive, Scope, Send
 
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, Settings, TracingSettings, WorkerSettings
 from gateway.metrics import OTHER
 from loadtest.fleet import MODEL, POOL
 from loadtest.simulator.__main__ import CHECKPOINT
-from loadtest.simulator.engine import Pace, SimulatedEngine
+from loadtest.simulator.engine import SimulatedEngine
+from loadtest.simulator.fixed import FixedPace
+from loadtest.simulator.http import Call, listen
 from loadtest.simulator.server import Server
 from loadtest.simulator.voice import Voice
 from router.main import Router
@@ -42,22 +41,18 @@ class Engine:
 async def simulated() -> AsyncIterator[Engine]:
     engine = Engine()
     renderer = Renderer.load(str(CHECKPOINT), None, 4096)
-    simulator = Server(SimulatedEngine(Voice(CHECKPOINT), Pace(block_s=0.01)), renderer, 1024)
+    simulator = Server(SimulatedEngine(Voice(CHECKPOINT), 16, FixedPace(block_s=0.01)), renderer, 1024)
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        engine.traceparents += [value.decode() for name, value in scope["headers"] if name == b"traceparent"]
-        await simulator(scope, receive, send)
+    async def app(call: Call) -> None:
+        engine.traceparents += [value for name, value in call.headers.items() if name == "traceparent"]
+        await simulator(call)
 
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        engine.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", ws="none", log_config=None))
-        task = asyncio.create_task(server._serve([listener]))
-        try:
-            yield engine
-        finally:
-            server.should_exit = True
-            await task
+    server = await listen(app, "127.0.0.1", 0)
+    engine.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield engine
+    finally:
+        server.close()
 
 
 @dataclass
@@ -74,8 +69,8 @@ async def running(redis: RedisSettings, folder: Path, tracing: TracingSettings) 
     async with simulated() as engine:
         settings = Settings(
             redis=redis,
-            queue=QueueSettings(heartbeat_s=0.1),
-            worker=WorkerSettings(model=str(model), engine_url=engine.url, port=0, drain_s=1),
+            queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=60),
+            worker=WorkerSettings(model=str(model), engine_url=engine.url, port=0, drain_s=60),
             tracing=tracing,
         ).model_copy(update={"router": Settings().router.model_copy(update={"port": 0})})
         plan = plans.make(settings.worker, created=int(time.time()))
@@ -107,5 +102,7 @@ async def collector() -> AsyncIterator[Collector]:
 async def traced(
     connections: Connections, redis_settings: RedisSettings, tmp_path: Path, collector: Collector
 ) -> AsyncIterator[Stack]:
-    async with running(redis_settings, tmp_path, TracingSettings(endpoint=collector.url)) as stack:
+    async with running(
+        redis_settings, tmp_path, TracingSettings(endpoint=collector.url, timeout_s=60)
+    ) as stack:
         yield stack

@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from dllm_stack.messages import Block, Committed, Decoding, End, Job, Place, Prompt, Reply
-from dllm_stack.queue import START, PoolQueue
+from dllm_stack.queue import START
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, Settings, WorkerSettings
 from tests.engine.running import Running
+from tests.queue.kit import WatchedQueue
 from tests.waiting import eventually
 from worker import plan as plans
 from worker.engine import catalog, checkpoint
@@ -112,7 +113,7 @@ class Caller:
     """Stands where gateway and router stand: admits jobs, dispatches them, reads replies."""
 
     def __init__(self, connections: Connections, settings: QueueSettings) -> None:
-        self.queue = PoolQueue(connections, MODEL, settings)
+        self.queue = WatchedQueue(connections, MODEL, settings)
         self.redis = connections.commands
         self.gateway = uuid.uuid4().hex
         self._after = START

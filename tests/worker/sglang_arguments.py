@@ -65,7 +65,7 @@ def ask(commands: list[list[str]]) -> Any:
         env=os.environ | cpu.engine_environment(),
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

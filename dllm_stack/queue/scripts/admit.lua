@@ -5,13 +5,13 @@
 --       tokens, 10 timeout ms or 0, 11 session, 12 prefixes, 13 attempts so far, 14 token ids committed,
 --       15 characters committed, 16 most jobs of its tier, 17 most bytes, 18 most jobs of its tenant,
 --       19 most bytes (0: no bound), 20 its request's id if that is another, 21 traceparent (both may be empty)
--- Returns {'ok', what `dispatch` does} | {'draining'} | {'no_worker'} | {'too_large', pool | tier | tenant, most bytes}
+-- Returns {'ok', what `dispatch` returns of it if it has gone ...} | {'draining'} | {'no_worker'} | {'too_large', pool | tier | tenant, most bytes}
 --         | {'full', pool | tier | tenant, jobs | bytes, jobs waiting there, ms between two ends or 0}
 local id, body, gateway, tenant, tier = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local size, attempts, answer = #body, tonumber(ARGV[13]), ARGV[14]
 
 if redis.call('EXISTS', job_key(id)) == 1 then
-  return {'ok', {}}
+  return {'ok'}
 end
 if attempts == 0 and redis.call('EXISTS', P .. 'draining') == 1 then
   return {'draining'}
@@ -179,11 +179,13 @@ enqueue(job)
 settle_tenant(tenant)
 redis.call('SADD', P .. 'owned:' .. gateway, id)
 redis.call('ZADD', P .. 'gateways', NOW + TTL_MS, gateway)
--- Whoever is ready has woken a router already, which is on its way.
-local dispatched = is_next and dispatch(1) or {}
+-- Whoever is ready has woken a router already, which is on its way. Where many workers are free, to look at all
+-- of them for one job costs Redis more than a router's trip, which is for several.
+local at_once = is_next and redis.call('ZCARD', P .. 'free') <= FEW_WORKERS
+local dispatched = at_once and dispatch(1) or {}
 if dispatched[1] then
   tally('at_once:' .. tier)
 else
   wake_router()
 end
-return {'ok', dispatched}
+return {'ok', dispatched[1]}

@@ -79,8 +79,9 @@ function settle() {
   ].join(", ");
 }
 
-/** The body of a request, or null when a field holds no number: then it is shown. */
+/** The body of a request, or null when there is no model any more, or a field holds no number: then it is shown. */
 export function request(messages) {
+  if (!model()) return null;
   const wrong = [...form.elements].find((field) => !field.disabled && !field.validity?.valid);
   if (wrong) {
     byId("parameters").open = true;

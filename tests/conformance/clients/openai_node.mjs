@@ -5,7 +5,7 @@ import { VERSION } from "openai/version";
 
 const AT_ONCE = 8;
 const asked = JSON.parse(readFileSync(0, "utf8"));
-const client = new OpenAI({ baseURL: asked.base_url, apiKey: "none", maxRetries: 0, timeout: 60_000 });
+const client = new OpenAI({ baseURL: asked.base_url, apiKey: "none", maxRetries: 0, timeout: 250_000 });
 const root = asked.base_url.replace(/\/v1$/, "");
 
 function send({ path, body, raw }) {

@@ -68,7 +68,7 @@ async def ask(client: AsyncOpenAI, question: dict[str, Any]) -> dict[str, Any]:
 async def main() -> None:
     asked = json.load(sys.stdin)
     turns = asyncio.Semaphore(AT_ONCE)
-    async with AsyncOpenAI(base_url=asked["base_url"], api_key="none", max_retries=0, timeout=60) as client:
+    async with AsyncOpenAI(base_url=asked["base_url"], api_key="none", max_retries=0, timeout=250) as client:
 
         async def one(question: dict[str, Any]) -> dict[str, Any]:
             async with turns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 
 import pytest
 
@@ -162,6 +163,22 @@ async def test_a_short_absence_of_redis_is_not_noticed(redis: RestartableRedis, 
         await until(lambda: feed_of(served)._last == START)  # a read has failed
         redis.signal(signal.SIGCONT)
         await sent
+        await run.finish()
+        assert streamed_text(await request) == "ab"
+
+
+async def test_a_gateway_that_stood_still_does_not_take_redis_for_away(
+    redis: RestartableRedis, settings: Settings
+) -> None:
+    """As a machine does that is overloaded, or moved to another host."""
+    async with alone(redis, settings, timeout_s=1) as (served, fake):
+        request = post(served, stream=True)
+        run = await fake.claimed()
+        await _persistent(run, "a")
+        await until(lambda: relayed(served))
+        time.sleep(4)  # noqa: ASYNC251
+        await _persistent(run, "b")
+        await until(lambda: relayed(served, tokens=2))
         await run.finish()
         assert streamed_text(await request) == "ab"
 

@@ -20,8 +20,8 @@ dllm-stack {{ .Chart.AppVersion }} as {{ .Release.Name }}: {{ join ", " (uniq $m
 {{- if not $keyed }}
 
 ************************************************************************************
-*  API KEYS ARE OFF: whoever reaches the gateway may use it, as much as they like.  *
-*  Before others do: --set {{ printf "%-57s" (printf "%skeys.mode=redis" (include "dllm-stack.inThin" .)) }}*
+*  API KEYS ARE OFF: whoever reaches the gateway may use it, as much as they like. *
+*  Before others do: --set {{ printf "%-56s" (printf "%skeys.mode=redis" (include "dllm-stack.inThin" .)) }}*
 ************************************************************************************
 {{- end }}
 
@@ -54,15 +54,18 @@ A chat, streamed:
     -d '{"model": "{{ $model }}", "stream": true, "messages": [{"role": "user", "content": "Count from 1 to 10."}]}'
 
 In Python, with the OpenAI SDK:
-  {{- if $keyed }}
-  import os
-  {{- end }}
-  from openai import OpenAI
-  client = OpenAI(base_url="{{ $url }}/v1", api_key={{ ternary "os.environ[\"API_KEY\"]" "\"none\"" $keyed }})
-  for chunk in client.chat.completions.create(
-      model="{{ $model }}", stream=True, messages=[{"role": "user", "content": "Count from 1 to 10."}]
-  ):
-      print(chunk.choices[0].delta.content or "", end="", flush=True)
+
+python3 - <<'PY'
+{{- if $keyed }}
+import os
+{{- end }}
+from openai import OpenAI
+client = OpenAI(base_url="{{ $url }}/v1", api_key={{ ternary "os.environ[\"API_KEY\"]" "\"none\"" $keyed }})
+for chunk in client.chat.completions.create(
+    model="{{ $model }}", stream=True, messages=[{"role": "user", "content": "Count from 1 to 10."}]
+):
+    print(chunk.choices[0].delta.content or "", end="", flush=True)
+PY
 {{- if or .Values.test.keySecret.name (ne .Values.keys.mode "file") }}
 
 The same by Helm, once for each model:

@@ -3,27 +3,16 @@
 -- fair between the tenants of a tier; first come, first served within a tenant.
 
 local NOW_US = TIME[1] * 1000000 + TIME[2]
-local UNPACK_AT_MOST = 1000 -- values that Lua's stack takes at once, and more
 
--- Live workers with a free slot.
+-- Workers with a free slot. Whether one lives is looked up when it is chosen: almost all do, and there may be
+-- thousands.
 local function read_candidates()
-  local found = redis.call('ZRANGE', P .. 'free', 0, -1, 'WITHSCORES')
-  local names, candidates = {}, {}
-  for i = 1, #found, 2 do
-    names[#names + 1] = found[i]
+  local loads, loaded, candidates = {}, redis.call('ZRANGE', P .. 'load', 0, -1, 'WITHSCORES'), {}
+  for i = 1, #loaded, 2 do
+    loads[loaded[i]] = tonumber(loaded[i + 1])
   end
-  for first = 1, #names, UNPACK_AT_MOST do
-    local last = math.min(first + UNPACK_AT_MOST - 1, #names)
-    local dies_at = redis.call('ZMSCORE', P .. 'workers', unpack(names, first, last))
-    local load = redis.call('ZMSCORE', P .. 'load', unpack(names, first, last))
-    for i = first, last do
-      local until_ms = dies_at[i - first + 1]
-      if until_ms and tonumber(until_ms) > NOW then
-        candidates[#candidates + 1] = {
-          name = names[i], free = tonumber(found[2 * i]), load = tonumber(load[i - first + 1] or 0),
-        }
-      end
-    end
+  for i, name in ipairs(redis.call('ZRANGE', P .. 'free', 0, -1)) do
+    candidates[i] = {name = name, load = loads[name] or 0}
   end
   return candidates
 end
@@ -73,21 +62,47 @@ local function without_failed(job, candidates)
   return others[1] and others or candidates
 end
 
+local function remove(worker, candidates)
+  for i, candidate in ipairs(candidates) do
+    if candidate == worker then
+      table.remove(candidates, i)
+      return
+    end
+  end
+end
+
+-- Looks it up when it is chosen for the first time, and also how many slots it has free.
+local function lives(worker)
+  if not worker.free then
+    local dies_at = redis.call('ZSCORE', P .. 'workers', worker.name)
+    if dies_at and tonumber(dies_at) > NOW then
+      worker.free = tonumber(redis.call('ZSCORE', P .. 'free', worker.name))
+    end
+  end
+  return worker.free
+end
+
+-- The worker for a job; nil when none is left. Takes those that are dead from the candidates.
 local function pick(job, candidates)
-  candidates = without_failed(job, candidates)
-  for _, policy in ipairs(POLICIES) do
-    if #candidates == 1 then
-      break
+  while #candidates > 0 do
+    local best = without_failed(job, candidates)
+    for _, policy in ipairs(POLICIES) do
+      if #best == 1 then
+        break
+      end
+      best = policy.best(job, best)
     end
-    candidates = policy.best(job, candidates)
-  end
-  local worker = candidates[math.random(#candidates)]
-  for _, policy in ipairs(POLICIES) do
-    if policy.chosen then
-      policy.chosen(job, worker.name)
+    local worker = best[math.random(#best)]
+    if lives(worker) then
+      for _, policy in ipairs(POLICIES) do
+        if policy.chosen then
+          policy.chosen(job, worker.name)
+        end
+      end
+      return worker
     end
+    remove(worker, candidates)
   end
-  return worker
 end
 
 local function share(job, tag)
@@ -139,19 +154,17 @@ local function dispatch(at_most)
     if job.deadline ~= '0' and tonumber(job.deadline) <= NOW then
       call_off(job, 'expired')
     else
-      turn = turn + 1
       local worker = pick(job, candidates)
+      if not worker then
+        break
+      end
+      turn = turn + 1
       share(job, tag)
       dispatched[#dispatched + 1] = run(job, worker.name)
       touched[worker.name] = true
       worker.free, worker.load = worker.free - 1, worker.load + job.estimate
       if worker.free == 0 then
-        for i, candidate in ipairs(candidates) do
-          if candidate == worker then
-            table.remove(candidates, i)
-            break
-          end
-        end
+        remove(worker, candidates)
       end
     end
   end

@@ -1,0 +1,1 @@
+"""This stack and other projects' gateways, each in front of the same simulator."""

@@ -153,10 +153,12 @@ def main() -> None:
             with _started(machine, arguments) as sides:
                 while arguments.after and not arguments.after.exists():
                     time.sleep(0.2)
-                asyncio.run(_measure(sides, arguments, notebook))
+                try:
+                    asyncio.run(_measure(sides, arguments, notebook))
+                finally:
+                    show(notebook.found)
         except (EngineError, Problem, RuntimeError) as error:
             sys.exit(str(error))
-    show(notebook.found)
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,12 @@ show-metrics: setup ## What the histograms say of a known load against what its 
 show-metrics-cost: setup ## CPU of a gateway for a request with and without metrics, logs and traces
 	@$(VENV)/bin/python -m loadtest.metrics.cost
 
+show-simulator: setup ## The simulator beside the engine it simulates, within 10 %, and what one process of it can do (6 minutes)
+	@$(VENV)/bin/python -m loadtest.simulator.show $(OPTIONS)
+
+show-profile: setup ## CPU time of a request in each process, and where it goes (BEFORE=FOLDER: beside other code; 4 minutes)
+	@$(VENV)/bin/python -m loadtest.hotpath $(if $(BEFORE),--before $(BEFORE)) $(OPTIONS)
+
 show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000,000 jobs waiting; how fast a router is
 	@$(VENV)/bin/python -m loadtest.scale --server $(VENV)/bin/redis-server
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -30,17 +31,21 @@ class Script(NamedTuple):
 
 
 class Connections:
-    """Two clients of one Redis: `commands`, and `blocking` for reads that wait up to BLOCK_S. The URL alone
-    says whether it is one server, one behind Sentinels, or a cluster.
+    """What a service has to do with one Redis. The URL alone says whether it is one server, one behind
+    Sentinels, or a cluster.
 
-    Calls go between `async with connections.limit()`, which ends them in time. The timeout that redis-py
-    has of its own is not used: it sends through `asyncio.wait_for`, which in Python 3.11 can swallow the
-    cancellation of the task that waits, and then a service would not stop. Nor is its blocking pool, which
+    Scripts share one line. What waits for a key has a line of its own for it, as it holds up what comes
+    behind. In a cluster, which is redis-py's to find its way in, and for all other commands there are its
+    clients: `commands`, and `blocking` for reads that wait up to BLOCK_S.
+
+    Their calls go between `async with connections.limit()`, which ends them in time. The timeout that
+    redis-py has of its own is not used: it sends through `asyncio.wait_for`, which in Python 3.11 can swallow
+    the cancellation of the task that waits, and then a service would not stop. Nor is its blocking pool, that
     gives a free connection to whoever comes first: those who wait may starve. There is one blocking read a
     pool of workers, so these need no bound.
 
     Args:
-        metrics: what measures the calls of `commands`, if anything does.
+        metrics: what measures all calls but those that wait for a key, if anything does.
     """
 
     def __init__(self, settings: RedisSettings, metrics: RedisMetrics | None = None) -> None:
@@ -50,8 +55,12 @@ class Connections:
         where = parse(settings.url)
         self.commands: Any = client(where, settings.timeout_s)
         self.blocking: Any = client(where, settings.timeout_s)
-        of_cluster = isinstance(self.commands, ClusterClient)
-        self._line = None if of_cluster else Line(self.commands.connection_pool.make_connection)
+        self._is_cluster = isinstance(self.commands, ClusterClient)
+        self._scripts = self._line()
+        self._reading: defaultdict[str, Line] = defaultdict(self._line)  # by the key that is waited for
+
+    def _line(self) -> Line:
+        return Line(lambda: self.commands.connection_pool.make_connection())
 
     async def run(self, script: Script, key: str, args: Sequence[str | bytes | int | float]) -> Any:
         """Runs a script, together with all others that are under way.
@@ -59,17 +68,52 @@ class Connections:
         Raises:
             RedisError: Redis does not answer in time; the script may have run all the same.
         """
-        if self._line is None:
+        if self._is_cluster:
             async with self.limit(script.name):
                 return await self._run(self.commands.execute_command, script, key, args)
-        async with self._limit(script.name, self._timeout_s):
-            return await self._run(self._line.send, script, key, args)
+        async with self._limit(script.name, self._timeout_s, self._scripts):
+            return await self._run(self._scripts.send, script, key, args)
 
     async def _run(self, send: Callable[..., Awaitable[Any]], script: Script, key: str, args: Any) -> Any:
+        # redis-py's own way would load a script into all nodes of a cluster, and fail when one is away.
         try:
             return await send("EVALSHA", script.sha, 1, key, *args)
         except NoScriptError:
             return await send("EVAL", script.text, 1, key, *args)
+
+    async def entries(self, stream: str, after: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        """What of a stream is behind an entry's id, waiting up to BLOCK_S for the first: ids and fields.
+
+        Raises:
+            RedisError: Redis does not answer in time.
+        """
+        block_ms = int(BLOCK_S * 1000)
+        async with self._waiting("read", stream) as line:
+            if line is None:
+                found: Any = await self.blocking.xread({stream: after}, block=block_ms)
+                return found[0][1] if found else []
+            found = await line.send("XREAD", "BLOCK", block_ms, "STREAMS", stream, after)
+        entries = found[0][1] if found else []
+        return [(entry, dict(zip(fields[::2], fields[1::2], strict=True))) for entry, fields in entries]
+
+    async def pop(self, key: str) -> None:
+        """Takes something off a list, waiting up to BLOCK_S for it.
+
+        Raises:
+            RedisError: Redis does not answer in time.
+        """
+        async with self._waiting("wait", key) as line:
+            if line is None:
+                await self.blocking.blpop([key], timeout=BLOCK_S)
+            else:
+                await line.send("BLPOP", key, BLOCK_S)
+
+    @asynccontextmanager
+    async def _waiting(self, command: str, key: str) -> AsyncIterator[Line | None]:
+        """Limits what waits up to BLOCK_S for a key, on a connection of its own; None: in a cluster."""
+        line = None if self._is_cluster else self._reading[key]
+        async with self._limit(command, self._timeout_s + BLOCK_S, line, measured=False):
+            yield line
 
     @asynccontextmanager
     async def limit(self, command: str = "other", *, block_s: float = 0.0) -> AsyncIterator[None]:
@@ -87,7 +131,9 @@ class Connections:
                 yield
 
     @asynccontextmanager
-    async def _limit(self, command: str, limit_s: float, *, measured: bool = True) -> AsyncIterator[None]:
+    async def _limit(
+        self, command: str, limit_s: float, line: Line | None = None, *, measured: bool = True
+    ) -> AsyncIterator[None]:
         began = time.monotonic()
         try:
             async with asyncio.timeout(limit_s):
@@ -99,8 +145,8 @@ class Connections:
             raise
         except TimeoutError:
             self._count_failure(command)
-            if self._line is not None:
-                self._line.mistrust(limit_s / 2)
+            if line is not None:
+                line.mistrust(limit_s / 2)
             for redis in (self.commands, self.blocking):
                 if isinstance(redis, ClusterClient):
                     redis.mistrust()
@@ -119,7 +165,7 @@ class Connections:
             await self.commands.ping()
 
     async def aclose(self) -> None:
-        if self._line is not None:
-            self._line.close()
+        for line in (self._scripts, *self._reading.values()):
+            line.close()
         await close(self.commands)
         await close(self.blocking)

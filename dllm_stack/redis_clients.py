@@ -11,9 +11,8 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
-from redis.commands.core import AsyncScript
 from redis.connection import HiredisRespSerializer
-from redis.exceptions import ConnectionError, NoScriptError, ResponseError
+from redis.exceptions import ConnectionError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dllm_stack.redis_url import Cluster, Sentinels, Server
@@ -149,9 +148,6 @@ class ClusterClient(RedisCluster):
             raise ResponseError("the slot is being moved to another node")
         return super().get_node(*args, **options)
 
-    def register_script(self, script: Any) -> AsyncScript:  # type: ignore[override]
-        return _Script(self, script)
-
 
 class _Keys(AsyncCommandsParser):
     """redis-py would ask a node for the place of each command's keys, and for every XREAD once more. In
@@ -162,14 +158,3 @@ class _Keys(AsyncCommandsParser):
     async def get_keys(self, *args: Any) -> Any:
         first = args.index(b"STREAMS") + 1 if args[0] == "XREAD" else 1
         return args[first : first + 1]
-
-
-class _Script(AsyncScript):
-    """redis-py would load a script into all nodes, and fail when one of them is away."""
-
-    async def __call__(self, keys: Any = (), args: Any = (), client: Any = None) -> Any:
-        redis: Any = client or self.registered_client
-        try:
-            return await redis.evalsha(self.sha, len(keys), *keys, *args)
-        except NoScriptError:
-            return await redis.eval(self.script, len(keys), *keys, *args)

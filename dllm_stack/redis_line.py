@@ -25,7 +25,6 @@ class Connecting(Protocol):
 
     async def connect(self) -> None: ...
     async def disconnect(self, nowait: bool = False) -> None: ...
-    def pack_command(self, *args: Any) -> list[bytes]: ...
     def transport(self) -> asyncio.Transport: ...
 
 
@@ -89,7 +88,7 @@ class _Wire(asyncio.Protocol):
     def __init__(self, connection: Connecting) -> None:
         self.heard = time.monotonic()
         self.lost = False
-        self._connection = connection
+        self._connection = connection  # which would close what is its own, were it let go
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=BaseParser.parse_error, notEnoughData=_NOT_YET
@@ -100,8 +99,7 @@ class _Wire(asyncio.Protocol):
         self.lost = self._transport.is_closing()
 
     def send(self, command: tuple[Any, ...]) -> asyncio.Future[Any]:
-        for part in self._connection.pack_command(*command):
-            self._transport.write(part)
+        self._transport.write(hiredis.pack_command(command))
         answer = self._loop.create_future()
         self._unanswered.append(answer)
         return answer

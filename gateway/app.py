@@ -16,7 +16,7 @@ from gateway.detokenize import routes as detokenize
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
 from gateway.http import errors
-from gateway.http.outermost import Application
+from gateway.http.outermost import Application, Direct
 from gateway.models import routes as models
 from gateway.openapi import document as openapi
 from gateway.openapi.operations import OPERATIONS
@@ -44,10 +44,13 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.gateway = gateway
-    app.add_middleware(Guard, access=gateway.access)
+    exchanges = [routes.router for routes in (chat, completions, generate, tokenize, detokenize)]
+    endpoints = {route.path: route.endpoint for router in exchanges for route in router.routes}
+    app.add_middleware(Direct, endpoints=endpoints)
+    app.add_middleware(Guard, access=gateway.access)  # stands before the one above
     errors.install(app)
-    for routes in (chat, completions, generate, tokenize, detokenize, models, health):
-        app.include_router(routes.router)
+    for router in (*exchanges, models.router, health.router):
+        app.include_router(router)
     if settings.gateway.playground:
         app.include_router(playground.router)
     openapi.install(app, OPERATIONS)

@@ -32,7 +32,7 @@ from dllm_stack.queue.orders import Orders
 from dllm_stack.queue.script import AT_ONCE, Scripts
 from dllm_stack.queue.telling import tell
 from dllm_stack.queue.verdicts import draining, no_worker, queue_full, too_large
-from dllm_stack.redis import BLOCK_S, Connections
+from dllm_stack.redis import Connections
 from dllm_stack.settings import Bounds, QueueSettings, RouterSettings, TenantSettings
 from dllm_stack.tracing import OFF, Tracer
 
@@ -159,8 +159,7 @@ class PoolQueue(Inspection, Orders):
 
     async def wait(self) -> None:
         """Returns when there may be something to dispatch, or after BLOCK_S."""
-        async with self._connections.limit("wait", block_s=BLOCK_S):
-            await self._connections.blocking.blpop([self._prefix + "wake"], timeout=BLOCK_S)
+        await self._connections.pop(self._prefix + "wake")
 
     async def dispatch(self) -> list[Dispatched]:
         """Hands waiting jobs to free slots, DISPATCH_AT_MOST in one call; `wait` then returns at once."""
@@ -305,10 +304,7 @@ class PoolQueue(Inspection, Orders):
         return cast(bytes, fate).decode()
 
     async def _read(self, stream: str, after: str) -> tuple[str, list[dict[bytes, bytes]]]:
-        key, block_ms = self._prefix + stream, int(BLOCK_S * 1000)
-        async with self._connections.limit("read", block_s=BLOCK_S):
-            found: Any = await self._connections.blocking.xread({key: after}, block=block_ms)
-        if not found:
+        entries = await self._connections.entries(self._prefix + stream, after)
+        if not entries:
             return after, []
-        entries = found[0][1]
         return entries[-1][0].decode(), [fields for _, fields in entries]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from uuid import uuid4
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 HEADER = "x-request-id"
 # What a client or a proxy calls the request: looked for in this order, and only logged.
@@ -15,26 +15,6 @@ CLIENT_HEADERS = ("x-client-request-id", HEADER)
 
 _SANE = re.compile(r"[\x21-\x7e]{1,128}")
 _KEY = "dllm_stack.request_id"  # where a scope has it
-
-
-class RequestIds:
-    """Stands before everything that answers."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request_id = request_id_of(scope)
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[HEADER] = request_id
-            await send(message)
-
-        await self._app(scope, receive, send_with_id)
 
 
 def new_request_id() -> str:

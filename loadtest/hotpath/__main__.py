@@ -17,12 +17,16 @@ from pathlib import Path
 
 import aiohttp
 
-from loadtest.hotpath.concerns import by_concern, by_function, with_callees
+from loadtest.hotpath.commands import Commands
+from loadtest.hotpath.concerns import CONCERNS, by_concern, by_function, with_callees
 from loadtest.hotpath.load import load
+from loadtest.hotpath.sampled import Stack
 from loadtest.hotpath.stand import PROCESSES, Stand
 
 AT_ONCE = 64
 KINDS = {"JSON": False, "stream": True}
+SAMPLED = 3  # times as many requests as of a round: a sample is taken every few ms of CPU time at most
+ALL = 0.97  # of the samples
 ROWS = (*PROCESSES, "simulator", "clients")
 
 
@@ -74,25 +78,36 @@ def table(kind: str, measured: dict[str, Measured]) -> None:
 
 
 async def profile(requests: int, most: int) -> None:
-    async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         for kind, stream in KINDS.items():
             async with Stand(sampled=True) as stand:
                 url = stand.gateways[0]
                 await load(http, url, at_once=AT_ONCE, requests=requests // 4, stream=stream)
+                commands = Commands(stand.redis_url)
+                await commands.begin()
                 stand.begin()
                 await load(http, url, at_once=AT_ONCE, requests=requests, stream=stream)
-                for service, samples in (await stand.samples()).items():
-                    total = sum(count for _, count in samples)
-                    print(f"\n{kind}: the {service}, by concern, of {total} samples")
-                    for name, count in by_concern(samples).most_common():
-                        print(f"  {count / total:6.1%}  {name}")
-                    print("  functions, their own steps and C code")
-                    for name, count in by_function(samples).most_common(most):
-                        print(f"  {count / total:6.1%}  {name}")
-                    print("  functions, with what they call")
-                    for name, count in with_callees(samples).most_common(2 * most):
-                        print(f"  {count / total:6.1%}  {name}")
+                samples = await stand.samples()
+                print(f"\n{kind}: what Valkey was asked, for each request")
+                for name, calls, us in (await commands.end())[:most]:
+                    print(f"  {calls / requests:6.2f} x {us / calls:4.0f} us  {name}")
+            for service, found in samples.items():
+                describe(f"{kind}: the {service}", found, most)
+
+
+def describe(title: str, samples: list[tuple[Stack, int]], most: int) -> None:
+    total = sum(count for _, count in samples)
+    print(f"\n{title}, {total} samples")
+    for heading, counts, rows in (
+        ("by concern", by_concern(samples), len(CONCERNS) + 1),
+        ("by function, C code that it calls included", by_function(samples), most),
+        ("by function, with all that it calls", with_callees(samples), most),
+    ):
+        print(f"  {heading}")
+        # What is in every sample is how the process was started.
+        shown = [(name, count) for name, count in counts.most_common() if count < ALL * total]
+        for name, count in shown[:rows]:
+            print(f"  {count / total:6.1%}  {name}")
 
 
 async def main() -> None:
@@ -110,7 +125,7 @@ async def main() -> None:
         for kind, measured in (await measure(stands, arguments.rounds, arguments.requests)).items():
             table(kind, measured)
     if arguments.functions:
-        await profile(arguments.requests, arguments.functions)
+        await profile(SAMPLED * arguments.requests, arguments.functions)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from collections import Counter
 
 from loadtest.hotpath.sampled import Stack
 
-# The first rule counts that has a part of the path of the innermost frame which has any; so the standard
-# library's time is that of whoever calls it.
+# The innermost frame counts whose file some rule knows, and of its rules the first: what the standard library
+# does belongs to whoever calls it.
 CONCERNS = {
     "Redis protocol and connections": ("/redis/", "/dllm_stack/redis", "/dllm_stack/lua.py"),
     "queue messages": ("/dllm_stack/queue/",),
@@ -21,8 +21,10 @@ CONCERNS = {
     "HTTP to the engine": ("/aiohttp/", "/yarl/", "/multidict/", "/worker/engine/"),
     "validation": ("/pydantic", "/gateway/fields/", "/gateway/chat/prompt.py", "/protocol.py"),
     "rendering": ("/rendering.py", "/message.py", "/gateway/http/sse.py", "/gateway/tools/", "/usage.py"),
-    "template and tokens": ("/jinja2/", "/transformers/", "/worker/prompt.py", "<template>"),
-    "text from tokens": ("/worker/text.py", "/worker/transcript.py"),
+    "template, tokens and text": (
+        *("/jinja2/", "/transformers/", "/worker/prompt.py", "<template>"),
+        *("/worker/text.py", "/worker/transcript.py"),
+    ),
     "the request's own course": ("/gateway/", "/worker/", "/router/", "/dllm_stack/"),
     "asyncio": ("/asyncio/",),
 }

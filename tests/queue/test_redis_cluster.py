@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dllm_stack.redis import BLOCK_S, Connections, RedisError
+from dllm_stack.redis import BLOCK_S, Connections, RedisError, Script
 from dllm_stack.settings import RedisSettings
 from tests.queue.servers import Cluster
 from tests.waiting import eventually
@@ -28,11 +29,10 @@ async def connections(cluster: Cluster) -> AsyncIterator[Connections]:
 
 
 def counter(connections: Connections) -> Callable[[], Any]:
-    script = connections.commands.register_script(COUNT)
+    script = Script("count", COUNT, sha1(COUNT.encode()).hexdigest())
 
     async def count() -> int:
-        async with connections.limit():
-            return int(await script(keys=[PREFIX]))
+        return int(await connections.run(script, PREFIX, []))
 
     return count
 

@@ -33,6 +33,7 @@ _KEPT_BACK = 2
 __all__ = ["EngineClient", "EngineFault", "EngineInfo", "EngineRefusal", "Finish", "Generation", "Progress"]
 
 _Answer = TypeVar("_Answer")
+_encode = msgspec.json.Encoder().encode
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -62,6 +63,7 @@ class EngineClient:
             url,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+            json_serialize=lambda body: _encode(body).decode(),  # `json` takes several times as long
         )
 
     async def __aenter__(self) -> Self:

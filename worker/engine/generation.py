@@ -37,6 +37,9 @@ class Progress(msgspec.Struct, frozen=True):
     def blocks(self) -> Iterator[Progress]:
         """Block by block, where SGLang has put several into one event because it was in a hurry."""
         begins = [place for place, work in enumerate(self.work) if work.forwards and place]
+        if not begins:
+            yield self
+            return
         ends = [*begins, len(self.token_ids)]
         for begin, end in zip([0, *begins], ends, strict=True):
             yield Progress(

@@ -153,10 +153,12 @@ def main() -> None:
             with _started(machine, arguments) as sides:
                 while arguments.after and not arguments.after.exists():
                     time.sleep(0.2)
-                asyncio.run(_measure(sides, arguments, notebook))
+                try:
+                    asyncio.run(_measure(sides, arguments, notebook))
+                finally:
+                    show(notebook.found)
         except (EngineError, Problem, RuntimeError) as error:
             sys.exit(str(error))
-    show(notebook.found)
 
 
 @dataclass(frozen=True)
@@ -237,9 +239,9 @@ def _settings(machine: Machine, *, demo: bool) -> dict[str, str]:
     """Of `up`, as environment variables: all is as the profile says, but for the weights and their room."""
     folder, (profile, model) = machine.folder, _SERVED[machine.device]
     served = yaml.safe_load((CONFIGS / "profiles" / f"{profile}.yaml").read_text("utf-8"))["models"]
-    small = ["--attention-backend=triton", "--dtype=bfloat16", "--max-total-tokens=65536"]
+    small = ["--attention-backend=triton", "--cuda-graph-backend-decode=disabled", "--max-total-tokens=65536"]
     if machine.device == "cuda":
-        # Flashinfer would compile for the demo's heads of 64 for minutes.
+        # Flashinfer, which graphs run whatever the backend, would compile for heads of 64 for minutes.
         served[DEMO] = served[model] | {"args": small}
         noisy = ["--load-format=dummy"] if machine.checkpoint is None else []
         served[model]["args"] = [f"--max-total-tokens={_KV_TOKENS}", *noisy]

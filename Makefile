@@ -180,6 +180,9 @@ show-metrics: setup ## What the histograms say of a known load against what its 
 show-metrics-cost: setup ## CPU of a gateway for a request with and without metrics, logs and traces
 	@$(VENV)/bin/python -m loadtest.metrics.cost
 
+show-simulator: setup ## The simulator beside the engine it simulates, within 10 %, and what one process of it can do (6 minutes)
+	@$(VENV)/bin/python -m loadtest.simulator.show $(OPTIONS)
+
 show-profile: setup ## CPU time of a request in each process, and where it goes (BEFORE=FOLDER: beside other code; 4 minutes)
 	@$(VENV)/bin/python -m loadtest.hotpath $(if $(BEFORE),--before $(BEFORE)) $(OPTIONS)
 
@@ -213,6 +216,10 @@ bench-gpu-kernel: ## The one read of the logits against torch and the memory: on
 bench-gpu-modes: ## The demo model by mode, and whether answers go on identically from a block: on an H200
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.continuation --out $(or $(JSON),.run/gpu-modes.json) $(OPTIONS)
+
+bench-gpu-stack: ## The whole stack, its engine alone and one with a single request: bench_serving's load, on an H200
+	@mkdir -p .run
+	@$(PYTHON) -m loadtest.gpu.stack --out $(or $(JSON),.run/gpu-stack.json) $(OPTIONS)
 
 bench-gpu-tensor: ## Stock and ours on one GPU and on two, ids, and two workers against one of two GPUs: on two H200s
 	@mkdir -p .run

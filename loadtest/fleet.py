@@ -31,6 +31,16 @@ dllm:
 """
 
 
+# An engine that tells what blocks have cost is one that decodes as each request asks.
+MODEL_WITH_MODES = f"""\
+name: {POOL}
+checkpoint: {CHECKPOINT}
+dllm:
+  modes: dllm-demo
+  mode: quality
+"""
+
+
 class Member(Service):
     """One process of a fleet.
 
@@ -97,7 +107,7 @@ class Fleet:
         self._data = self.folder / "valkey"
         self._data.mkdir()
         model = self.folder / "model.yaml"
-        model.write_text(MODEL)
+        model.write_text(MODEL_WITH_MODES if "--table" in self.pace else MODEL)
         port = free_port()
         self.redis_url = f"redis://127.0.0.1:{port}/0"
         self.env = {"DLLM_REDIS__URL": self.redis_url, "DLLM_WORKER__MODEL": str(model)} | self.env

@@ -19,6 +19,7 @@ from dllm_stack.local.service import free_port
 from dllm_stack.messages import ChatPrompt, End, Job, Place, Tier, WorkerCard
 from dllm_stack.outcomes import Outcome
 from dllm_stack.queue import START, Dispatched, PoolQueue
+from dllm_stack.queue.script import FEW_WORKERS
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings
 from loadtest.fleet import Member, redis_up
@@ -124,7 +125,7 @@ class FullQueue:
     async def at_once(self) -> float:
         """Redis' CPU time for a job that goes to a slot as it is admitted, in microseconds. To be called
         before `fill`, as nothing else may wait."""
-        await self._slots(ROUND // WORKERS + 1)
+        await self._slots(ROUND // FEW_WORKERS + 1, FEW_WORKERS)
         self._queue.expect(1)  # what was there to have the scripts loaded
         await self._queue.dispatch()
         before = await self._redis_us()
@@ -199,8 +200,8 @@ class FullQueue:
         await self.fill(1)  # so that the scripts are loaded
         self._empty_bytes = await self._used_bytes()
 
-    async def _slots(self, each: int) -> None:
-        for number in range(WORKERS):
+    async def _slots(self, each: int, workers: int = WORKERS) -> None:
+        for number in range(workers):
             card = WorkerCard(id=f"worker-{number}", pool=POOL, slots=each, state="ready")
             await self._queue.worker_heartbeat(card, acked=START, held=[])
 

@@ -14,6 +14,7 @@ from dataclasses import astuple, dataclass, fields
 
 from dllm_stack import log as logs
 from dllm_stack.messages import Tier
+from dllm_stack.queue.script import FEW_WORKERS
 from dllm_stack.settings import Settings
 from loadtest.full_queue import TENANTS, WORKERS, Costs, FullQueue, Rate
 
@@ -80,7 +81,7 @@ async def run(sizes: list[int], program: str | None) -> bool:
         few, many = [await stack.enter_async_context(FullQueue.start(program)) for _ in range(2)]
         print(f"{await many.server()}\n")
         at_once = min([await few.at_once() for _ in range(ROUNDS)])
-        print(f"admitted, and to a slot at once, as nobody waits: {at_once:.0f} us\n")
+        print(f"us of a job that goes to a slot of {FEW_WORKERS} workers as it is admitted: {at_once:.0f}\n")
         print(heading, flush=True)
         await few.fill(FEW)
         for size in sizes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from dllm_stack.bench import metrics
 from dllm_stack.bench.records import Record
@@ -67,16 +68,18 @@ def svg(figure: Figure) -> str:
 
 
 def _latencies(axis: Axes, answered: Sequence[Record]) -> None:
-    axis.set(title="Latency of requests", xlabel="ms", ylabel="share of requests", xscale="log")
+    axis.set(title="Latency of requests", xlabel="ms", ylabel="share of requests")
     _shares(axis, {"TTFT": metrics.milliseconds(answered, metrics.ttft)}, _COLORS[0])
     _shares(axis, {"end to end": metrics.milliseconds(answered, metrics.e2e)}, _COLORS[1])
+    _logarithmic(axis, "x")
 
 
 def _gaps(axis: Axes, answered: Sequence[Record]) -> None:
-    axis.set(title="Between tokens, between chunks", xlabel="ms", ylabel="share", xscale="log")
+    axis.set(title="Between tokens, between chunks", xlabel="ms", ylabel="share")
     _shares(axis, {"ITL": metrics.milliseconds(answered, metrics.itl)}, _COLORS[0])
     gaps = [gap * 1000 for record in answered for gap, _ in record.gaps()]
     _shares(axis, {"inter-chunk": gaps}, _COLORS[1])
+    _logarithmic(axis, "x")
 
 
 def _over_time(axis: Axes, answered: Sequence[Record]) -> None:
@@ -105,7 +108,8 @@ def _over_time(axis: Axes, answered: Sequence[Record]) -> None:
 
 
 def _starts(axis: Axes, answered: Sequence[Record]) -> None:
-    axis.set(title="TTFT by the time of sending", xlabel="s", ylabel="ms", yscale="log")
+    axis.set(title="TTFT by the time of sending", xlabel="s", ylabel="ms")
+    _logarithmic(axis, "y")
     groups: dict[str, list[tuple[float, float]]] = {}
     for record in answered:
         if record.ttft_s is not None:
@@ -143,3 +147,18 @@ def _shares(axis: Axes, named: dict[str, list[float]], color: str) -> None:
         if values:
             axis.ecdf(values, label=name, color=color)
             axis.legend(loc="upper left")
+
+
+def _logarithmic(axis: Axes, which: Literal["x", "y"]) -> None:
+    axis.set(**{f"{which}scale": "log"})
+    line = axis.xaxis if which == "x" else axis.yaxis
+    line.set_major_formatter(_Plain())
+    line.set_minor_formatter(_Plain(minor_thresholds=(1.5, 0.7)))
+    line.set_tick_params(which="minor", labelsize=7)
+
+
+class _Plain(LogFormatter):
+    """A number as it is. matplotlib's own are formulas, and formulas are off."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""

@@ -79,12 +79,13 @@ def _blocks(result: Result) -> Iterator[str]:
 def _tenants(result: Result) -> Iterator[str]:
     if len(result.groups) < 2:
         return
+    width = max(len(name) for name in result.groups)
     yield _section("By tenant and model")
-    yield f"{'':<22}{'done':>6}{'tok/s':>10}{'TTFT p50':>10}{'p99':>10}  ms"
+    yield f"{'':<{width}}{'done':>8}{'tok/s':>10}{'TTFT p50':>10}{'p99':>10}  ms"
     for name, found in result.groups.items():
         ttft = found.ttft_ms
         times = f"{ttft.median:>10.1f}{ttft.p99:>10.1f}" if ttft else f"{_NONE:>10}{_NONE:>10}"
-        yield f"{name:<22}{found.completed:>6}{found.output_rate:>10.1f}{times}"
+        yield f"{name:<{width}}{found.completed:>8}{found.output_rate:>10.1f}{times}"
 
 
 def _errors(found: Figures) -> Iterator[str]:

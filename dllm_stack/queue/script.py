@@ -17,6 +17,7 @@ from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RouterSettings
 
 DISPATCH_AT_MOST = 64  # jobs in one script call, so that one call stays short
+FEW_WORKERS = 64  # with free slots, among which a job's is chosen as it is admitted
 AT_ONCE = 1000  # jobs that one call ends, for the same reason
 SHED_AT_MOST = 64  # waiting jobs looked at to be dropped for one newcomer
 HOLDERS_AT_MOST = 8  # tenants looked at, those that hold most first
@@ -71,6 +72,7 @@ def _text(name: str) -> str:
 def _constants(settings: QueueSettings, router: RouterSettings) -> str:
     values = {
         "DISPATCH_AT_MOST": DISPATCH_AT_MOST,
+        "FEW_WORKERS": FEW_WORKERS,
         "AT_ONCE": AT_ONCE,
         "SHED_AT_MOST": SHED_AT_MOST,
         "HOLDERS_AT_MOST": HOLDERS_AT_MOST,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +14,14 @@ from dllm_stack.bench.endpoints import GENERATE
 from dllm_stack.bench.plan import Options
 from dllm_stack.bench.session import Setup
 from loadtest.gpu import architecture
-from loadtest.gpu.engine import Machine
-from loadtest.gpu.hooks import plugin
+from loadtest.gpu.engine import Machine, with_plugins
+from loadtest.gpu.hooks import noise
 from loadtest.local_stack import LocalStack
-from models.demo.agreement import plugins
 
-_ROOT = Path(__file__).resolve().parents[2]
+_PLUGINS = {
+    "dllm_stack": "worker.dllm.plugin:register",
+    "noise": f"{noise.__name__}:{noise.register.__name__}",
+}
 _TIMEOUT_S = 600.0
 GPUS = 2
 
@@ -81,26 +81,13 @@ def _settings(machine: Machine, folder: Path, gpus: int, slots: int) -> dict[str
         models = json.dumps(["tiny-llada2"] * (GPUS // gpus))
         return {"DLLM_UP__MODELS": models, "DLLM_WORKER__ENGINE_ARGS": json.dumps(engine_args)}
     return {
-        **_random_weights(folder),
+        **with_plugins(folder / f"site-{gpus}", _PLUGINS),
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(GPUS))),
         "DLLM_WORKER__PROFILE": "h200-8x",
         "DLLM_WORKER__MODEL": "llada2.1-mini",
         "DLLM_WORKER__CHECKPOINT": str(architecture.write_with_tokenizer(folder / "mini")),
         "DLLM_WORKER__ENGINE_ARGS": json.dumps([*engine_args, "--load-format", "dummy"]),
     }
-
-
-def _random_weights(folder: Path) -> Mapping[str, str]:
-    """The environment of engines that find the extension, and the benchmark's weights."""
-    found = {
-        "dllm_stack": "worker.dllm.plugin:register",
-        "gpu_benchmark": f"{plugin.__name__}:{plugin.register_weights.__name__}",
-    }
-    site = folder / "site"
-    if not site.exists():
-        plugins.write(site, found)
-    path = os.pathsep.join([str(site), str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {"PYTHONPATH": path, "SGLANG_PLUGINS": ",".join(found)}
 
 
 async def _round(stack: LocalStack, load: Load, number: int, workers: int, gpus: int) -> Served:

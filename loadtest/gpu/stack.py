@@ -129,8 +129,8 @@ class Notebook:
 
 
 _SHOWN = ("output_throughput", "mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "mean_itl_ms")
-_RATES = ("request_throughput", "output_throughput", "total_throughput")
-_TIMES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "mean_itl_ms", "mean_e2e_latency_ms")
+RATES = ("request_throughput", "output_throughput", "total_throughput")
+TIMES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "mean_itl_ms", "mean_e2e_latency_ms")
 
 
 def main() -> None:
@@ -245,7 +245,10 @@ def _settings(machine: Machine, *, demo: bool) -> dict[str, str]:
         served[model]["args"] = [f"--max-total-tokens={_KV_TOKENS}", *noisy]
     served[model] = served[model] | {"args": [*served[model]["args"], *machine.arguments]}
     checkpoint = machine.checkpoint or folder / "mini"
-    models = [_own(folder, "models", model, checkpoint=str(checkpoint)), *([DEMO] if demo else [])]
+    models = [
+        _own(folder, "models", model, checkpoint=str(checkpoint), revision=None),
+        *([DEMO] if demo else []),
+    ]
     plugins = {
         "noise": f"{noise.__name__}:{noise.register.__name__}",
         "dllm_stack": "worker.dllm.plugin:register",
@@ -389,17 +392,17 @@ def show(found: list[Found]) -> None:
         stack, engine, alone = (sides.get(name) for name in (STACK, ENGINE, ALONE))
         heads = ["", *sides]
         rows: list[list[object]] = [
-            [name, *(each.median(name) for each in sides.values())] for name in (*_RATES, *_TIMES)
+            [name, *(each.median(name) for each in sides.values())] for name in (*RATES, *TIMES)
         ]
         if stack and engine:
             heads.append("stack / engine")
-            for name, row in zip((*_RATES, *_TIMES), rows, strict=True):
+            for name, row in zip((*RATES, *TIMES), rows, strict=True):
                 row.append(median(_ratios(stack, engine, name)))
         if stack and alone:
             heads.append("better than one at a time")
-            for name, row in zip((*_RATES, *_TIMES), rows, strict=True):
+            for name, row in zip((*RATES, *TIMES), rows, strict=True):
                 ratio = stack.median(name) / alone.median(name)
-                row.append(ratio if name in _RATES else 1 / ratio)
+                row.append(ratio if name in RATES else 1 / ratio)
         table.show(heads, rows)
 
 

@@ -18,6 +18,7 @@ from loadtest.simulator.rounds import MeasuredPace
 from loadtest.simulator.server import Server
 from loadtest.simulator.table import TABLES, Table
 from loadtest.simulator.voice import Voice
+from worker.dllm.settings import NAME as PER_REQUEST
 from worker.prompt import Renderer
 
 CHECKPOINT = Path(__file__).resolve().parents[2] / "models/demo/checkpoint"
@@ -52,10 +53,13 @@ async def _serve(arguments: argparse.Namespace) -> None:
     config = json.loads((arguments.checkpoint / "config.json").read_text())
     renderer = Renderer.load(str(arguments.checkpoint), None, config["vocab_size"])
     pace: Pace = FixedPace(arguments.block_ms / 1000, arguments.prefill_ms / 1000)
+    algorithm = "LowConfidence"
     if arguments.table is not None:
-        pace = MeasuredPace(Table.read(arguments.table))
+        # With it there are forwards to tell of, as only the extension's algorithm does.
+        pace, algorithm = MeasuredPace(Table.read(arguments.table)), PER_REQUEST
     engine = SimulatedEngine(Voice(arguments.checkpoint, arguments.seed), arguments.slots, pace)
-    server = Server(engine, renderer, config["max_position_embeddings"], arguments.shared_by)
+    context = config["max_position_embeddings"]
+    server = Server(engine, renderer, context, arguments.shared_by, algorithm)
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

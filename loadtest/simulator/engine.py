@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from loadtest.simulator.clock import Clock, LoopClock
 from loadtest.simulator.voice import Answer, Voice
 
 Finish = Literal["length", "abort"]
@@ -18,7 +18,7 @@ class Request:
     """
     Attributes:
         tell: called with every block, and with how the answer ended at its end.
-        arrived_at: monotonic seconds.
+        arrived_at: by the engine's clock.
         forwards: of each block so far, by the answer's length before it; none at a pace without forwards.
     """
 
@@ -41,11 +41,11 @@ class Schedule(Protocol):
         """It ends before its answer does."""
 
     def notice(self, moment: float) -> None:
-        """The engine is sent a request or an abort then, in monotonic seconds."""
+        """The engine is sent a request or an abort then."""
 
 
 class Pace(Protocol):
-    def schedule(self, commit: Callable[[Request], bool]) -> Schedule:
+    def schedule(self, clock: Clock, commit: Callable[[Request], bool]) -> Schedule:
         """
         Args:
             commit: to call when a request's block is finished. Returns whether there will be another.
@@ -67,14 +67,16 @@ class SimulatedEngine:
     """
     Args:
         slots: requests that run at once; further ones wait, first come, first served.
+        clock: None: the event loop's.
     """
 
-    def __init__(self, voice: Voice, slots: int, pace: Pace) -> None:
+    def __init__(self, voice: Voice, slots: int, pace: Pace, clock: Clock | None = None) -> None:
+        self._clock = clock or LoopClock()
         self.slots = slots
         self._voice = voice
-        self._schedule = pace.schedule(self._commit)
+        self._schedule = pace.schedule(self._clock, self._commit)
         self._totals = Totals()
-        self._counted_at = time.monotonic()
+        self._counted_at = self._clock.now()
         self._running = 0
         self._waiting: deque[Request] = deque()
         self._requests: dict[str, Request] = {}
@@ -88,7 +90,7 @@ class SimulatedEngine:
         return len(self._requests) - self._running
 
     def totals(self) -> Totals:
-        now = time.monotonic()
+        now = self._clock.now()
         self._totals.busy_s += self._running * (now - self._counted_at)
         self._counted_at = now
         return self._totals
@@ -107,7 +109,7 @@ class SimulatedEngine:
         if rid in self._requests:
             raise KeyError(rid)
         answer = Answer(self._voice, prompt)
-        request = Request(rid, len(prompt), max_tokens, answer, tell, arrived_at=time.monotonic())
+        request = Request(rid, len(prompt), max_tokens, answer, tell, arrived_at=self._clock.now())
         self._requests[rid] = request
         self._totals.requests += 1
         self._schedule.notice(request.arrived_at)
@@ -130,7 +132,7 @@ class SimulatedEngine:
             return
         if request.has_slot:
             self._schedule.leave(request)
-            self._schedule.notice(time.monotonic())
+            self._schedule.notice(self._clock.now())
         self._end(request)
 
     def _commit(self, request: Request) -> bool:

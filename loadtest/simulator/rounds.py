@@ -7,7 +7,6 @@ there are.
 
 from __future__ import annotations
 
-import time
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from loadtest.simulator.alarm import EARLY_S, Alarm
+from loadtest.simulator.clock import EARLY_S, Clock
 from loadtest.simulator.engine import Request
 from loadtest.simulator.table import Acceptance, Curve, Table
 from loadtest.simulator.voice import BLOCK
@@ -32,8 +31,8 @@ _Due = tuple[int, int, Request]
 class MeasuredPace:
     table: Table
 
-    def schedule(self, commit: Callable[[Request], bool]) -> _Rounds:
-        return _Rounds(self.table, commit)
+    def schedule(self, clock: Clock, commit: Callable[[Request], bool]) -> _Rounds:
+        return _Rounds(self.table, clock, commit)
 
 
 @dataclass(eq=False)
@@ -66,7 +65,8 @@ class _Round:
 
 
 class _Rounds:
-    def __init__(self, table: Table, commit: Callable[[Request], bool]) -> None:
+    def __init__(self, table: Table, clock: Clock, commit: Callable[[Request], bool]) -> None:
+        self._clock = clock
         self._commit = commit
         self._step, self._prompt = Curve(table.step_ms), Curve(table.prompt_ms)
         self._between, self._commit_s = Curve(table.round_ms), table.commit_ms / 1000
@@ -83,14 +83,14 @@ class _Rounds:
         self._notices: list[float] = []  # when something reaches the scheduler
         self._round: _Round | None = None
         self._ringing = False
-        self._alarm = Alarm(self._ring)
+        self._alarm = clock.alarm(self._ring)
 
     def begin(self, request: Request) -> None:
         self._newcomers.append(request)
         if self._ringing:
             return
         if self._round is None:
-            self._round = self._next(time.monotonic())
+            self._round = self._next(self._clock.now())
         self._set_alarm()
 
     def leave(self, request: Request) -> None:
@@ -114,7 +114,7 @@ class _Rounds:
                 self._set_alarm()
 
     def _ring(self) -> None:
-        now = time.monotonic() + EARLY_S
+        now = self._clock.now() + EARLY_S
         self._ringing = True
         try:
             while self._round is not None and (end := self._end(self._round)) <= now:

@@ -62,9 +62,18 @@ class Server:
     Args:
         context: tokens, prompt and answer together.
         shared_by: workers that are attached to it; each is told of its share of the slots.
+        algorithm: as it says; what a request says of its decoding is passed over.
     """
 
-    def __init__(self, engine: SimulatedEngine, renderer: Renderer, context: int, shared_by: int = 1) -> None:
+    def __init__(
+        self,
+        engine: SimulatedEngine,
+        renderer: Renderer,
+        context: int,
+        shared_by: int = 1,
+        algorithm: str = "LowConfidence",
+    ) -> None:
+        self._algorithm = algorithm
         self._engine = engine
         self._shared_by = shared_by
         self._renderer = renderer
@@ -113,7 +122,7 @@ class Server:
             "version": NAME,
             "tp_size": 1,
             "dp_size": 1,
-            "dllm_algorithm": "LowConfidence",
+            "dllm_algorithm": self._algorithm,
             "attention_backend": "torch_native",
             "max_running_requests": slots,
             "max_req_input_len": self._context - _KEPT_BACK,

@@ -1,9 +1,10 @@
 """The simulator beside the engine that it simulates: `python -m loadtest.simulator.show`.
 
-SGLang runs here with the demo model and the extension. A table is made from what it is seen to do, and the
-simulator keeps the pace of that table; the same closed loops then go to both. Prints time to the first
-block, time between blocks, tokens a second and tokens a forward of both, and what one process of the
-simulator can do by itself. Exit status: whether all are within 10 %.
+First what it does with the table of the H200, on a computed clock, beside what was measured there. Then
+SGLang runs here with the demo model and the extension: a table is made from what it is seen to do, the
+simulator keeps the pace of that table, and the same closed loops go to both. Prints time to the first block,
+time between blocks, tokens a second and tokens a forward of both, and what one process of the simulator can
+do by itself. Exit status: whether all are within 10 %.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ import msgspec
 from loadtest.fleet import ready, simulator
 from loadtest.gpu.engine import Engine, Machine, started
 from loadtest.gpu.questions import CHECKPOINT, Questions
-from loadtest.simulator import alone
+from loadtest.simulator import alone, published
 from loadtest.simulator.calibration import SLOTS, VARIANT, Calibration
 from loadtest.simulator.load import Seen, together
 from loadtest.simulator.table import Table
+from loadtest.simulator.voice import Voice
 
+PARTS = ("h200", "engine", "alone")
 CLIENTS = [1, 4, 8]
 TOKENS = 128
 ALLOWED = 0.10
@@ -117,17 +120,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--table", type=Path, help="file to keep the table in")
-    parser.add_argument("--only", choices=["engine", "alone"], help="one half of it")
+    parser.add_argument("--only", choices=list(PARTS), help="one part of it")
     arguments = parser.parse_args()
     # So that whoever ends the command ends its engine.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    parts = [arguments.only] if arguments.only else PARTS
     good = True
     with tempfile.TemporaryDirectory(prefix="simulator-") as temporary:
-        if arguments.only != "alone":
-            good = beside(arguments.rounds, arguments.table, Path(temporary))
-        if arguments.only != "engine":
+        if "h200" in parts:
+            good &= agrees_with_h200()
+        if "engine" in parts:
+            good &= beside(arguments.rounds, arguments.table, Path(temporary))
+        if "alone" in parts:
             asyncio.run(alone.run(Path(temporary)))
+    print("\nthe simulator keeps the engine's pace" if good else "\nthe simulator is MORE THAN 10 % off")
     raise SystemExit(0 if good else 1)
+
+
+def agrees_with_h200() -> bool:
+    good = True
+    print(f"{'one H200, docs/benchmarks.md':<44} {'measured':>9} {'simulator':>9} {'ratio':>7}")
+    for figure in published.figures(Voice(CHECKPOINT)):
+        near = abs(figure.ratio - 1) <= ALLOWED
+        good &= near or not figure.must_agree
+        note = "" if near else "  MORE THAN 10 % APART" if figure.must_agree else "  the table has no jitter"
+        print(
+            f"{figure.name:<44} {figure.measured:>9.1f} {figure.simulated:>9.1f} {figure.ratio:>7.3f}{note}"
+        )
+    return good
 
 
 def beside(rounds: int, keep: Path | None, folder: Path) -> bool:

@@ -99,7 +99,8 @@ async def run(names: list[str], rounds: int, parts: list[str]) -> Results:
     if "speed" in parts:
         for pace in PACES:
             await compare_speed(results, names, pace, rounds)
-        say("\n" + report.memory(results))
+        say("\nms added to the median TTFT; or requests/s, and ms of the gateway's CPU time for one")
+        say(report.summary(results, [workload for pace in PACES for workload in pace.workloads]))
     if "trials" in parts:
         await try_out(results, names)
     return results

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from loadtest.versus.results import Results
-from loadtest.versus.speed import Measured
+from loadtest.versus.speed import Measured, Workload
 from loadtest.versus.stands import DIRECT, OURS
 
-_WIDTH = 22
+_WIDTH, _CELL = 22, 13
 
 
 def speed(results: Results, workload: str) -> str:
@@ -36,13 +36,29 @@ def speed(results: Results, workload: str) -> str:
 
 def _ms(measured: Measured, direct: Measured | None, times: str, percent: int) -> str:
     value = measured.ms(times, percent)
-    return f"{value:.1f}" if direct is None else f"{value - direct.ms(times, percent):+.1f}"
+    return f"{value:.2f}" if direct is None else f"{value - direct.ms(times, percent):+.2f}"
 
 
-def memory(results: Results) -> str:
-    return "MiB after the load: " + ", ".join(
-        f"{name} {size / 2**20:.0f}" for name, size in results.memory.items() if size
-    )
+def summary(results: Results, workloads: list[Workload]) -> str:
+    """Of one client what is added to its median TTFT, of many the requests a second and what one costs."""
+    heads = [workload.name.partition(", ") for workload in workloads]
+    lines = [
+        " " * _WIDTH + "".join(f"{head[row]:>{_CELL}}" for head in heads) + f"{last:>6}"
+        for row, last in ((0, ""), (2, "MiB"))
+    ]
+    for name, version in results.versions.items():
+        cells = [f"{_cell(results, name, workload):>{_CELL}}" for workload in workloads]
+        size = results.memory[name] / 2**20
+        cells.append(f"{size:6.0f}" if size else "")
+        lines.append(f"{f'{name} {version}':<{_WIDTH}}" + "".join(cells))
+    return "\n".join(lines)
+
+
+def _cell(results: Results, name: str, workload: Workload) -> str:
+    measured, direct = results.speed[name, workload.name], results.speed.get((DIRECT, workload.name))
+    if workload.clients > 1:
+        return f"{measured.rate:.0f}/s" + (f" {measured.cpu_ms():5.2f}" if measured.cpu_s else "")
+    return _ms(measured, None if name == DIRECT else direct, "ttft_s", 50)
 
 
 def trials(results: Results) -> str:

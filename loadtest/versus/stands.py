@@ -48,7 +48,7 @@ class Stand:
     def memory(self) -> int:
         """Bytes, what is shared counted once."""
         families = [_family(process) for process in self.processes.values()]
-        return sum(process.memory_full_info().pss for family in families for process in family)
+        return sum(_pss(process) for family in families for process in family)
 
 
 @dataclass
@@ -155,9 +155,23 @@ async def _completed(http: aiohttp.ClientSession, engine: str) -> int:
 
 
 def _family(process: psutil.Process) -> list[psutil.Process]:
-    return [process, *process.children(recursive=True)]
+    """None, if it has died."""
+    try:
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
     return times.user + times.system
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.NoSuchProcess:
+        return 0

@@ -132,6 +132,7 @@ async def test_an_open_loop_of_two_tenants_and_its_files(fleet: Fleet, tmp_path:
     assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     page = stem.with_suffix(".html").read_text()
     assert "<svg" in page
+    assert "$" not in page[page.index("<svg") : page.index("</svg>")]  # a formula that nobody has set
     assert "Serving Benchmark Result" in page
     assert not re.search(r"""(src|href|url)\s*[=(]\s*["']?(https?:)?//""", page)
 

@@ -133,8 +133,8 @@ class Chaos:
         self._dice = dice
         self._port = free_port()
         self.settings = Settings(
-            redis=RedisSettings(url=f"redis://127.0.0.1:{self._port}/0", timeout_s=0.5),
-            queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=1, max_attempts=50),
+            redis=RedisSettings(url=f"redis://127.0.0.1:{self._port}/0", timeout_s=1.5),
+            queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=3, max_attempts=50),
             gateway=GatewaySettings(reply_grace_s=30),
         )
         self.connections = Connections(self.settings.redis)

@@ -123,7 +123,7 @@ def test_the_charts_files_are_those_of_configs(folder: str, source: str) -> None
 @pytest.mark.parametrize("helm", HELMS)
 def test_a_package_holds_them(helm: str, tmp_path: Path) -> None:
     package = [tool(helm), "package", str(CHARTS / "h200-8x"), "--destination", str(tmp_path)]
-    subprocess.run(package, check=True, capture_output=True, timeout=60)
+    subprocess.run(package, check=True, capture_output=True, timeout=250)
     (archive,) = tmp_path.glob("*.tgz")
     inside = "dllm-stack-h200-8x/charts/dllm-stack/files"
     with tarfile.open(archive) as tar:

@@ -39,7 +39,7 @@ class LimitMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.connections = Connections(RedisSettings(url=self.url, timeout_s=30))
+        self.connections = Connections(RedisSettings(url=self.url, timeout_s=120))
         self.redis: Any = self.connections.commands
         self.clock = Clock(self.connections)
         self.gateways = [self.gateway() for _ in range(GATEWAYS)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.gpu import architecture, engine, steps
+from loadtest.gpu import architecture, engine, stack, steps
 from loadtest.gpu.engine import EngineError
 from loadtest.gpu.hooks import kernels, rounds
 from loadtest.gpu.hooks.rounds import Round
@@ -55,3 +55,19 @@ def test_questions_are_of_several_skills_in_turn() -> None:
     asked = Questions().long(20, tokens=40)
     assert len({each.skill for each in asked[:8]}) > 2
     assert min(each.answer_tokens for each in asked) >= 40
+
+
+def test_the_stack_is_compared_round_by_round(capsys: pytest.CaptureFixture[str]) -> None:
+    load = stack.Load(concurrency=100, prompts=8, input_tokens=1000, output_tokens=1000)
+
+    def found(side: str, *rates: float) -> stack.Found:
+        rounds = [dict.fromkeys((*stack.RATES, *stack.TIMES), rate) for rate in rates]
+        return stack.Found("mini", side, load, rounds)
+
+    stack.show([found(stack.STACK, 90, 200, 30), found(stack.ENGINE, 100, 200, 40), found(stack.ALONE, 9)])
+    rows = capsys.readouterr().out.splitlines()
+    [rate] = [row for row in rows if "output_throughput" in row]
+    [time] = [row for row in rows if "mean_ttft_ms" in row]
+    # Of the rounds 90 of 100, 200 of 200, 30 of 40; and the median of 90 beside 9.
+    assert rate == "| output_throughput | 90.00 | 100.00 | 9.00 | 0.90 | 10.00 |"
+    assert time == "| mean_ttft_ms | 90.00 | 100.00 | 9.00 | 0.90 | 0.10 |"

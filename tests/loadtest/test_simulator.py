@@ -34,7 +34,7 @@ def voice() -> Voice:
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[EngineClient]:
     """The worker's client of a simulator with one slot."""
-    engine, url = simulator("simulator", ["--slots", "1", "--block-ms", "100"], tmp_path)
+    engine, url = simulator("simulator", ["--slots", "1", "--block-ms", "150"], tmp_path)
     await engine.start()
     try:
         await ready(engine)
@@ -107,7 +107,7 @@ async def test_a_stream_has_a_block_an_event_and_continues(client: EngineClient,
 
 
 async def test_an_aborted_request_frees_its_slot(client: EngineClient) -> None:
-    first = await client.generate(PROMPT, 4000, Decoding())
+    first = await client.generate(PROMPT, 1900, Decoding())
     await first.next()
     second = asyncio.create_task(rest(await client.generate(PROMPT, BLOCK, Decoding())))
     assert await first.stop()
@@ -117,7 +117,7 @@ async def test_an_aborted_request_frees_its_slot(client: EngineClient) -> None:
 
 async def test_a_vanished_client_frees_its_slot(client: EngineClient) -> None:
     async with EngineClient(client.url) as vanishing:
-        await (await vanishing.generate(PROMPT, 4000, Decoding())).next()
+        await (await vanishing.generate(PROMPT, 1900, Decoding())).next()
         assert await running(client) == 1
     await eventually(lambda: is_free(client))
 

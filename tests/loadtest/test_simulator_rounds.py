@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
 
+import msgspec
 import pytest
 
-from loadtest.simulator import engine as engines
-from loadtest.simulator import rounds
+from loadtest.simulator import published, rounds
 from loadtest.simulator.__main__ import CHECKPOINT
+from loadtest.simulator.clock import ComputedClock
 from loadtest.simulator.engine import Finish, Request, SimulatedEngine
 from loadtest.simulator.rounds import MeasuredPace
 from loadtest.simulator.table import TABLES, Acceptance, Curve, Table
@@ -38,35 +38,6 @@ def voice() -> Voice:
     return Voice(CHECKPOINT)
 
 
-class Clock:
-    """In place of the event loop's time and timer; it is as late as it is told to be."""
-
-    def __init__(self) -> None:
-        self.now_ms = 0.0
-        self.late_ms = 0.0
-        self.rings = 0
-        self._due_ms: float | None = None
-
-    def monotonic(self) -> float:
-        return self.now_ms / 1000
-
-    def alarm(self, ring: Callable[[], None]) -> Clock:
-        self._ring = ring
-        return self
-
-    def set(self, due: float | None) -> None:
-        self._due_ms = None if due is None else due * 1000
-
-    def run(self, until_ms: float = 1e9) -> None:
-        """Until nothing is left to do, or so long."""
-        while self._due_ms is not None and self._due_ms <= until_ms:
-            self.now_ms, self._due_ms = max(self.now_ms, self._due_ms) + self.late_ms, None
-            self.rings += 1
-            self._ring()
-        if until_ms < 1e9:
-            self.now_ms = until_ms
-
-
 @dataclass
 class Seen:
     """Of one request: when each block came, in milliseconds, and how it ended."""
@@ -76,9 +47,9 @@ class Seen:
 
 
 class Stand:
-    def __init__(self, voice: Voice, clock: Clock, table: Table, slots: int = 8) -> None:
+    def __init__(self, voice: Voice, clock: ComputedClock, table: Table, slots: int = 8) -> None:
         self.clock = clock
-        self.engine = SimulatedEngine(voice, slots, MeasuredPace(table))
+        self.engine = SimulatedEngine(voice, slots, MeasuredPace(table), clock)
         self.seen: dict[str, Seen] = {}
 
     def ask(self, rid: str, prompt: int = 1, tokens: int = BLOCK - 1, first: int = 100) -> Request:
@@ -86,24 +57,18 @@ class Stand:
         seen = self.seen[rid] = Seen()
 
         def tell(request: Request, finish: Finish | None) -> None:
-            seen.at_ms.append(self.clock.now_ms)
+            seen.at_ms.append(self.clock.time * 1000)
             seen.finish = finish
 
         return self.engine.submit(rid, [first] * prompt, tokens, tell)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in (engines, rounds):
-        monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(rounds, "Alarm", clock.alarm)
-    return clock
+def clock() -> ComputedClock:
+    return ComputedClock()
 
 
 def with_steps(**changes: Any) -> Table:
-    import msgspec
-
     return msgspec.structs.replace(TABLE, **changes)
 
 
@@ -115,7 +80,7 @@ def test_rounds_end_as_the_decoder_ends_them() -> None:
     )
 
 
-def test_one_request_takes_what_the_table_says(voice: Voice, clock: Clock) -> None:
+def test_one_request_takes_what_the_table_says(voice: Voice, clock: ComputedClock) -> None:
     stand = Stand(voice, clock, TABLE)
     stand.ask("a", prompt=4 * BLOCK, tokens=2 * BLOCK)
     clock.run()
@@ -124,7 +89,7 @@ def test_one_request_takes_what_the_table_says(voice: Voice, clock: Clock) -> No
     assert stand.seen["a"].finish == "length"
 
 
-def test_neighbours_step_together_and_cost_what_their_number_does(voice: Voice, clock: Clock) -> None:
+def test_neighbours_step_together_and_cost_what_their_number_does(voice: Voice, clock: ComputedClock) -> None:
     stand = Stand(voice, clock, TABLE)
     for rid in "abcdefgh":
         stand.ask(rid, prompt=BLOCK, tokens=2 * BLOCK)
@@ -136,10 +101,10 @@ def test_neighbours_step_together_and_cost_what_their_number_does(voice: Voice, 
     assert second - first > 2 * (FORWARDS * 10 + 2)
 
 
-def test_a_late_timer_does_not_slow_it_down(voice: Voice, clock: Clock) -> None:
+def test_a_late_timer_does_not_slow_it_down(voice: Voice, clock: ComputedClock) -> None:
     ends = []
     for late_ms in (0.0, 7.0):
-        clock.now_ms, clock.late_ms = 0.0, late_ms
+        clock.time, clock.late_s = 0.0, late_ms / 1000
         stand = Stand(voice, clock, TABLE)
         stand.ask("a", tokens=20 * BLOCK)
         clock.run()
@@ -147,16 +112,16 @@ def test_a_late_timer_does_not_slow_it_down(voice: Voice, clock: Clock) -> None:
     assert ends[1] - ends[0] == pytest.approx(7.0)
 
 
-def test_an_arrival_ends_the_round_with_the_step_under_way(voice: Voice, clock: Clock) -> None:
+def test_an_arrival_ends_the_round_with_the_step_under_way(voice: Voice, clock: ComputedClock) -> None:
     stand = Stand(voice, clock, with_steps(steps={30: 1}))
     stand.ask("long")
-    clock.run(until_ms=25)  # 4 until it begins, then the third step
+    clock.run(until=0.025)  # 4 until it begins, then the third step
     stand.ask("short", prompt=31, tokens=1)  # one token to commit: a step, and the forward that stores it
     clock.run()
     assert stand.seen["short"].at_ms == pytest.approx([4 + 3 * 10 + 2 + 2 * 12 + 2])
 
 
-def test_whoever_waits_begins_when_a_slot_is_free(voice: Voice, clock: Clock) -> None:
+def test_whoever_waits_begins_when_a_slot_is_free(voice: Voice, clock: ComputedClock) -> None:
     stand = Stand(voice, clock, TABLE, slots=1)
     stand.ask("a")
     stand.ask("b")
@@ -168,23 +133,23 @@ def test_whoever_waits_begins_when_a_slot_is_free(voice: Voice, clock: Clock) ->
     assert (stand.engine.running, stand.engine.waiting) == (0, 0)
 
 
-def test_an_abort_ends_it_and_frees_its_slot(voice: Voice, clock: Clock) -> None:
+def test_an_abort_ends_it_and_frees_its_slot(voice: Voice, clock: ComputedClock) -> None:
     stand = Stand(voice, clock, TABLE, slots=1)
     stand.ask("a", tokens=50 * BLOCK)
-    clock.run(until_ms=100)
+    clock.run(until=0.1)
     stand.ask("b")
     stand.engine.abort("a")
     assert stand.seen["a"].finish == "abort"
     clock.run()
     assert stand.seen["b"].finish == "length"
-    assert clock.now_ms < 300
+    assert clock.time < 0.3
     assert stand.engine.totals().completed == 1
 
 
-def test_a_vanished_client_leaves_nothing_behind(voice: Voice, clock: Clock) -> None:
+def test_a_vanished_client_leaves_nothing_behind(voice: Voice, clock: ComputedClock) -> None:
     stand = Stand(voice, clock, TABLE)
     requests = [stand.ask(rid, prompt=length) for rid, length in (("a", 1), ("b", 200), ("c", 33))]
-    clock.run(until_ms=20)
+    clock.run(until=0.02)
     for request in requests:
         stand.engine.drop(request)
     stand.engine.drop(requests[0])  # a second time
@@ -196,10 +161,10 @@ def test_a_vanished_client_leaves_nothing_behind(voice: Voice, clock: Clock) -> 
     assert stand.seen["d"].finish == "length"
 
 
-def test_long_prompts_and_streams_go_on_side_by_side(voice: Voice, clock: Clock) -> None:
+def test_long_prompts_and_streams_go_on_side_by_side(voice: Voice, clock: ComputedClock) -> None:
     stand = Stand(voice, clock, with_steps(step_ms={1: 10, 9: 30}))
     stand.ask("stream", tokens=10 * BLOCK)
-    clock.run(until_ms=50)
+    clock.run(until=0.05)
     stand.ask("prompt", prompt=70 * BLOCK, tokens=1)
     clock.run()
     gaps = [b - a for a, b in zip(stand.seen["stream"].at_ms, stand.seen["stream"].at_ms[1:], strict=False)]
@@ -209,7 +174,7 @@ def test_long_prompts_and_streams_go_on_side_by_side(voice: Voice, clock: Clock)
     assert stand.seen["prompt"].at_ms[0] > 50 + 10 * 30
 
 
-def test_forwards_follow_from_request_and_seed_alone(voice: Voice, clock: Clock) -> None:
+def test_forwards_follow_from_request_and_seed_alone(voice: Voice, clock: ComputedClock) -> None:
     table = with_steps(steps={1: 3, 5: 1, 12: 1})
 
     def forwards(voice: Voice, neighbours: int) -> list[int]:
@@ -227,7 +192,7 @@ def test_forwards_follow_from_request_and_seed_alone(voice: Voice, clock: Clock)
     assert alone != forwards(Voice(CHECKPOINT, seed=1), 0)
 
 
-def test_a_continued_answer_takes_the_same_forwards(voice: Voice, clock: Clock) -> None:
+def test_a_continued_answer_takes_the_same_forwards(voice: Voice, clock: ComputedClock) -> None:
     table = with_steps(steps={1: 3, 5: 1, 12: 1})
     stand = Stand(voice, clock, table)
     whole = stand.ask("whole", prompt=BLOCK, tokens=8 * BLOCK)
@@ -240,7 +205,7 @@ def test_a_continued_answer_takes_the_same_forwards(voice: Voice, clock: Clock) 
     assert list(rest.forwards.values()) == list(whole.forwards.values())[3:]
 
 
-def test_thousands_of_slots_are_one_timer(voice: Voice, clock: Clock) -> None:
+def test_thousands_of_slots_are_one_timer(voice: Voice, clock: ComputedClock) -> None:
     stand = Stand(voice, clock, TABLE, slots=2000)
     for number in range(2000):
         stand.ask(str(number), tokens=4 * BLOCK, first=number)
@@ -275,11 +240,17 @@ def test_tables_that_come_with_it_can_be_read(name: str) -> None:
 
 def test_a_wrong_table_is_refused_by_its_name(tmp_path: Any) -> None:
     file = tmp_path / "mine.json"
-    import msgspec
-
     file.write_bytes(msgspec.json.encode(with_steps(step_ms={})))
     with pytest.raises(ValueError, match=r"mine\.json: step_ms"):
         Table.read(str(file))
     file.write_text("{}")
     with pytest.raises(ValueError, match="source"):
         Table.read(str(file))
+
+
+def test_it_does_what_the_h200_did(voice: Voice) -> None:
+    figures = list(published.figures(voice))
+    assert len(figures) == 11
+    far = [figure for figure in figures if figure.must_agree and abs(figure.ratio - 1) > 0.1]
+    assert not far
+    assert sum(figure.must_agree for figure in figures) == 10

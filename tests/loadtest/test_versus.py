@@ -47,6 +47,7 @@ async def test_gateways_side_by_side(
     assert set(results.speed[OURS, "stream c=4"].cpu_s) == {"gateway", "router", "worker", "valkey"}
     assert results.memory[OURS] > 0
     assert "worker" in report.speed(results, "stream c=4")
+    assert report.summary(results, SMALL.workloads).count("/s") == 4
     assert json.loads(json.dumps(results.document(), allow_nan=False))["speed"]["JSON c=4"][DIRECT]["answers"]
 
 

@@ -13,4 +13,4 @@ from tests.queue.kit import POOL, WatchedQueue
 @pytest.fixture
 async def queue(connections: Connections) -> PoolQueue:
     await Registry(connections).publish(POOL, None)
-    return WatchedQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000, max_attempts=1))
+    return WatchedQueue(connections, POOL, QueueSettings(heartbeat_ttl_s=1000, breaker_s=300, max_attempts=1))

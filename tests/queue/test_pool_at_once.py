@@ -7,8 +7,9 @@ import pytest
 from dllm_stack.messages import Cancel, Claim, Committed, Job, Tier
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import PoolQueue
+from dllm_stack.queue.script import FEW_WORKERS
 from dllm_stack.redis import Connections
-from dllm_stack.settings import QueueSettings, RouterSettings, TenantSettings
+from dllm_stack.settings import RouterSettings, TenantSettings
 from tests.queue.kit import (
     BEGINNING,
     BLOCK,
@@ -27,6 +28,7 @@ from tests.queue.kit import (
     lose_pool,
     numbers,
     pass_time,
+    patient,
     sleeps_on,
 )
 
@@ -34,7 +36,7 @@ from tests.queue.kit import (
 @pytest.fixture
 def queue(connections: Connections) -> WatchedQueue:
     tenants = {"limited": TenantSettings(max_running=1), "default": TenantSettings()}
-    return WatchedQueue(connections, POOL, QueueSettings(tenants=tenants, heartbeat_ttl_s=1000))
+    return WatchedQueue(connections, POOL, patient(tenants=tenants))
 
 
 async def went(queue: WatchedQueue, admitted: Job) -> bool:
@@ -122,7 +124,7 @@ async def test_where_no_worker_can_have_it_it_waits(
     elif why == "draining":
         await queue.drain_worker("w")
     elif why == "set aside":
-        queue = WatchedQueue(connections, POOL, QueueSettings(breaker_failures=1, heartbeat_ttl_s=1000))
+        queue = WatchedQueue(connections, POOL, patient(breaker_failures=1, breaker_s=300))
         assert await went(queue, job(10))
         await queue.release("w", id_of(10), 1, counts=True)
         await queue.cancel(id_of(10))
@@ -194,15 +196,15 @@ async def test_a_worker_that_dies_with_it_costs_a_try(queue: WatchedQueue, conne
 
 async def test_its_time_runs_from_its_admission(queue: WatchedQueue, connections: Connections) -> None:
     await beat(queue)
-    assert await went(queue, job(1, timeout_s=10))
-    await pass_time(connections, 10)
+    assert await went(queue, job(1, timeout_s=300))
+    await pass_time(connections, 300)
     await queue.reclaim()
     assert await ends(queue) == [(1, Outcome.EXPIRED, ErrorCode.DEADLINE_EXCEEDED)]
     assert (await commands(queue))[-1] == Cancel(id_of(1), 1)
 
 
 async def test_policies_choose_its_worker(connections: Connections) -> None:
-    queue = WatchedQueue(connections, POOL, QueueSettings(), RouterSettings(policies=["session"]))
+    queue = WatchedQueue(connections, POOL, patient(), RouterSettings(policies=["session"]))
     names = [f"w{number}" for number in range(20)]
     for name in names:
         await beat(queue, name, slots=100)
@@ -212,6 +214,35 @@ async def test_policies_choose_its_worker(connections: Connections) -> None:
     for number in range(20, 40):
         await queue.admit(job(number, session=str(number)))
     assert len({told.worker for told in queue.told()}) > 1
+
+
+async def test_whoever_has_died_is_passed_over(connections: Connections, queue: WatchedQueue) -> None:
+    """Though the session would prefer it, and no router has found it dead yet."""
+    alive = ["a", "b", "c"]
+    for name in alive:
+        await beat(queue, name, slots=2)
+    for number in range(3):
+        assert await queue.admit(job(number, session="s")) is None
+        [told] = queue.told()
+        alive.remove(told.worker)
+        await queue.finish(told.worker, id_of(number), 1, BEGINNING, DONE)
+        await kill(connections, "workers", told.worker)
+    assert not await went(queue, job(3, session="s"))
+    await beat(queue, "d")
+    assert [told.worker for told in await queue.dispatch()] == ["d"]
+
+
+async def test_among_many_workers_a_router_chooses(queue: WatchedQueue) -> None:
+    for number in range(FEW_WORKERS):
+        await beat(queue, f"w{number}")
+    assert await went(queue, job(1))
+    await beat(queue, "more", slots=2)
+    assert await went(queue, job(2))
+    for number in range(FEW_WORKERS, FEW_WORKERS + 2):
+        await beat(queue, f"w{number}")
+    assert not await went(queue, job(3))
+    assert not await sleeps_on(queue)
+    assert numbers(await queue.dispatch()) == [3]
 
 
 async def test_it_is_charged_to_its_tenant(queue: WatchedQueue, connections: Connections) -> None:

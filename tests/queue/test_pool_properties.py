@@ -45,7 +45,8 @@ from tests.queue.pool_model import Model, ModelJob
 T = TypeVar("T")
 WORKERS, GATEWAYS, TENANTS = ("w0", "w1", "w2"), ("g0", "g1"), ("calm", "heavy", "limited")
 RUNS = int(os.environ.get("DLLM_TEST_QUEUE_RUNS", "100"))  # of 60 steps each
-STEP_S = 20.0  # every limit of time lies well between two multiples of it
+# Every limit of time lies between two multiples of it, by more than a run takes on a slow machine.
+STEP_S = 130.0
 FIRST = "local math = setmetatable({random = function() return 1 end}, {__index = math})\n"
 SETTINGS = QueueSettings(
     max_waiting_jobs=6,
@@ -55,10 +56,10 @@ SETTINGS = QueueSettings(
         "heavy": TenantSettings(weight=3.0, max_waiting_bytes=700),
         "limited": TenantSettings(max_running=1, max_waiting_jobs=3),
     },
-    ageing_s=30,
+    ageing_s=195,
     max_attempts=3,
     breaker_failures=2,
-    breaker_s=50,
+    breaker_s=195,  # doubled, it is 300
     heartbeat_ttl_s=10_000,
 )
 
@@ -87,7 +88,7 @@ JOBS = st.fixed_dictionaries(
         "tier": st.sampled_from(Tier),
         "text": st.sampled_from(("hi", "x" * 200)),
         "max_tokens": st.sampled_from((1, 100)),
-        "timeout_s": st.sampled_from((None, None, 30.0)),
+        "timeout_s": st.sampled_from((None, None, 195.0)),
         "session": st.sampled_from((None, "s")),
     }
 )
@@ -118,7 +119,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         # A busy machine must not look like a lost Redis, whose command is sent again.
-        self.connections = Connections(RedisSettings(url=self.url, timeout_s=30))
+        self.connections = Connections(RedisSettings(url=self.url, timeout_s=120))
         self.queue = self.queue_class(self.connections, POOL, SETTINGS)
         self.model = Model(SETTINGS, GATEWAYS)
         self.created = 0

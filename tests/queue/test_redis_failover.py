@@ -34,6 +34,7 @@ from worker.run import Run
 POOL = "tiny"
 CARD = ModelCard(name=POOL, context_length=512, block_size=2, algorithm="LowConfidence", created=0)
 REQUESTS, A_SECOND = 120, 40
+TIMEOUT_S = 5.0  # a master that is killed says so at once
 TOKENS = list(range(12))  # every answer, two tokens a block
 DONE = End(outcome=Outcome.COMPLETED, finish_reason="stop", completion_tokens=len(TOKENS))
 
@@ -85,7 +86,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connections]:
-    connections = Connections(RedisSettings(url=url, timeout_s=0.5))
+    connections = Connections(RedisSettings(url=url, timeout_s=TIMEOUT_S))
     yield connections
     await connections.aclose()
 
@@ -172,8 +173,8 @@ async def test_every_job_ends_once_through_a_failover(
     watched: Watched, record: Callable[[str], None]
 ) -> None:
     settings = Settings(
-        redis=RedisSettings(url=watched.url, timeout_s=0.5),
-        queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=1, max_attempts=20),
+        redis=RedisSettings(url=watched.url, timeout_s=TIMEOUT_S),
+        queue=QueueSettings(heartbeat_s=0.1, heartbeat_ttl_s=5, max_attempts=20),
         gateway=GatewaySettings(reply_grace_s=30),
     )
     async with AsyncExitStack() as stack:

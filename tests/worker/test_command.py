@@ -362,6 +362,7 @@ def test_on_a_cpu_each_rank_has_cores_of_its_own(monkeypatch: pytest.MonkeyPatch
     for tp, bound in [("1", None), ("2", "0,2|3,5"), ("4", "0|2|3|5"), ("10000000000", None)]:
         built = build("tiny-llada2", "cpu-dev", engine_args=["--tp-size", tp])
         assert built.env.get(variable) == bound
+        assert ("SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK" in built.env) == (bound is not None)
     monkeypatch.setenv(variable, "4|5")
     assert build("tiny-llada2", "cpu-dev", engine_args=["--tp", "2"]).env[variable] == "4|5"
 

@@ -38,6 +38,8 @@ def engine_environment(ranks: int = 1) -> dict[str, str]:
     if 1 < ranks <= len(cores()):
         # SGLang otherwise wants a NUMA node for each rank.
         defaults["SGLANG_CPU_OMP_THREADS_BIND"] = _bound(cores(), ranks)
+        # Each looks at the same memory, at its own moment: who takes some in between would end the start.
+        defaults["SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"] = "0"
     return {
         # SGLang's own switch to its CPU platform.
         "SGLANG_USE_CPU_ENGINE": "1",

@@ -179,8 +179,10 @@ enqueue(job)
 settle_tenant(tenant)
 redis.call('SADD', P .. 'owned:' .. gateway, id)
 redis.call('ZADD', P .. 'gateways', NOW + TTL_MS, gateway)
--- Whoever is ready has woken a router already, which is on its way.
-local dispatched = is_next and dispatch(1) or {}
+-- Whoever is ready has woken a router already, which is on its way. Where many workers are free, to look at all
+-- of them for one job costs Redis more than a router's trip, which is for several.
+local at_once = is_next and redis.call('ZCARD', P .. 'free') <= FEW_WORKERS
+local dispatched = at_once and dispatch(1) or {}
 if dispatched[1] then
   tally('at_once:' .. tier)
 else

@@ -15,25 +15,17 @@ def register() -> None:
 
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
+    from loadtest.gpu.hooks import random_weights
     from loadtest.gpu.hooks.rounds import Recorder
 
-    register_weights()
+    for target in random_weights.TARGETS:
+        HookRegistry.register(target, random_weights.fill, HookType.REPLACE)
     recorder = Recorder(Path(os.environ[FOLDER]))
     run = "worker.dllm.per_request.PerRequest.run" if EXTENSION in os.environ else _STOCK_RUN
     HookRegistry.register(run, recorder.around_run, HookType.AROUND)
     HookRegistry.register(_FORWARD, recorder.around_forward, HookType.AROUND)
     if DETERMINISTIC in os.environ:
         HookRegistry.register(_ALIGNMENT, _no_alignment, HookType.AFTER)
-
-
-def register_weights() -> None:
-    """The random weights alone, for an engine that a worker starts."""
-    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
-
-    from loadtest.gpu.hooks import random_weights
-
-    for target in random_weights.TARGETS:
-        HookRegistry.register(target, random_weights.fill, HookType.REPLACE)
 
 
 _STOCK_RUN = "sglang.srt.dllm.algorithm.base.DllmAlgorithm.run"

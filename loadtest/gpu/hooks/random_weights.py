@@ -6,6 +6,8 @@ same experts, which is less work than a real model is.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 # The second is where the loader has imported it to.
@@ -39,6 +41,10 @@ def fill(model: torch.nn.Module, low: float = 0.0, high: float = 0.0, seed: int 
             parameter.data[_silent(model)] = 0
 
 
-def _silent(model: torch.nn.Module) -> list[int]:
-    """Tokens that no answer shall have: it would end before its length, or wait for its mask for ever."""
-    return [model.config.eos_token_id, model.config.mask_token_id]
+def _silent(model: Any) -> list[int]:
+    """Rows of tokens that no answer shall have: it would end before its length, or wait for its mask for
+    ever. Of several GPUs each has a part of the rows."""
+    part = model.lm_head.shard_indices
+    first, end = part.org_vocab_start_index, part.org_vocab_end_index
+    silent = (model.config.eos_token_id, model.config.mask_token_id)
+    return [token - first for token in silent if first <= token < end]

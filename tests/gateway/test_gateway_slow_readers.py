@@ -43,7 +43,9 @@ async def test_what_is_rendered_ahead_is_bounded(
     assert sum(written) < 20 * len(ALL)
     received = bytearray()
     while not received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"):
-        received += await asyncio.wait_for(reader.read(2**20), 120)
+        piece = await asyncio.wait_for(reader.read(2**20), 120)
+        assert piece, received[-500:]
+        received += piece
     writer.close()
     last = received.decode().rsplit("data: {", 1)[1]
     assert last.count(BLOCK) == BLOCKS

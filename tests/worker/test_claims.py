@@ -232,11 +232,10 @@ async def test_draining_takes_nothing_more(worker: FakeWorker, caller: Caller) -
     await eventually(lambda: worker.has_runs(1))
     draining = asyncio.create_task(worker.claims.drain(600))
     await eventually(lambda: slots_are(caller, 0))
-    late = await caller.admit(TokenPrompt([1]))
     # A claim that was under way already when the drain began.
     busy = WorkerCard(id=worker.id, pool=MODEL, slots=2, state="ready", model=CARD)
     await caller.queue.worker_heartbeat(busy, acked=START, held=[held])
-    await send(caller)
+    await caller.admit(TokenPrompt([1]))  # goes there at once
     await eventually(lambda: worker.has_runs(2))
     await eventually(lambda: was_told(worker.runs[1], "give back"))
     assert worker.runs[0].told == []

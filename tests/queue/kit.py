@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from unittest.mock import patch
 
+from dllm_stack import redis as redis_module
 from dllm_stack.messages import (
     Block,
     Claim,
@@ -24,7 +25,6 @@ from dllm_stack.messages import (
 )
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
 from dllm_stack.queue import START, Dispatched, PoolQueue
-from dllm_stack.queue import pool as pool_module
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings
 
@@ -149,7 +149,7 @@ async def ends(queue: PoolQueue, gateway: str = "g") -> list[tuple[int, Outcome,
 async def woken(queue: PoolQueue, cause: Awaitable[object]) -> bool:
     """Does a router asleep wake for this?"""
     # Nobody takes a sleep to its end for an awakening, however busy the machine is.
-    with patch.object(pool_module, "BLOCK_S", 60.0):
+    with patch.object(redis_module, "BLOCK_S", 60.0):
         sleeper = asyncio.create_task(queue.wait())
         await cause
         done, _ = await asyncio.wait({sleeper}, timeout=50.0)

@@ -60,7 +60,7 @@ class Connections:
         self._reading: defaultdict[str, Line] = defaultdict(self._line)  # by the key that is waited for
 
     def _line(self) -> Line:
-        return Line(lambda: self.commands.connection_pool.make_connection())
+        return Line(lambda: self.commands.connection_pool.make_connection(), self._timeout_s)
 
     async def run(self, script: Script, key: str, args: Sequence[str | bytes | int | float]) -> Any:
         """Runs a script, together with all others that are under way.

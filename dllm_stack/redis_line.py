@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import hiredis
 from redis._parsers.base import BaseParser
 from redis.exceptions import ConnectionError, InvalidResponse, ReadOnlyError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 _NOT_YET = object()
 
@@ -33,12 +34,15 @@ class Line:
 
     Args:
         new: makes a connection, not yet connected.
+        timeout_s: for a connection to be there.
     """
 
-    def __init__(self, new: Callable[[], Connecting]) -> None:
+    def __init__(self, new: Callable[[], Connecting], timeout_s: float) -> None:
         self._new = new
-        self._connecting = asyncio.Lock()
+        self._timeout_s = timeout_s
+        self._connecting: asyncio.Task[_Wire] | None = None
         self._wire: _Wire | None = None
+        self._closed = False
 
     async def send(self, *command: Any) -> Any:
         """What Redis answers. After a restart of Redis the connection is dead, so a command that failed in
@@ -60,22 +64,42 @@ class Line:
             self._wire.drop()
 
     def close(self) -> None:
+        self._closed = True
         if self._wire is not None:
             self._wire.drop()
 
     async def _connected(self) -> _Wire:
+        """It is all callers' connection that is being made: one that gives up takes it from nobody."""
         if self._wire is not None and not self._wire.lost:
             return self._wire
-        async with self._connecting:
-            if self._wire is None or self._wire.lost:
-                connection = self._new()
-                try:
-                    await connection.connect()
-                except BaseException:
-                    await connection.disconnect(nowait=True)
-                    raise
-                self._wire = _Wire(connection)
+        if self._closed:
+            raise ConnectionError("The connection to Redis is closed.")
+        if self._connecting is None or self._connecting.done():
+            self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(_look_at)
+        return await asyncio.shield(self._connecting)
+
+    async def _connect(self) -> _Wire:
+        connection = self._new()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await connection.connect()
+        except TimeoutError:
+            await connection.disconnect(nowait=True)
+            raise RedisTimeoutError(f"Redis took no connection in {self._timeout_s:g} s.") from None
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        self._wire = _Wire(connection)
+        if self._closed:
+            self._wire.drop()
         return self._wire
+
+
+def _look_at(task: asyncio.Task[_Wire]) -> None:
+    """Else asyncio complains of an error that all callers had stopped waiting for."""
+    if not task.cancelled():
+        task.exception()
 
 
 class _Wire(asyncio.Protocol):

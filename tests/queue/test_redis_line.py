@@ -129,6 +129,51 @@ async def test_but_not_for_ever() -> None:
             await connections.run(script(ADD), "k", [1])
 
 
+async def test_a_caller_that_gives_up_takes_no_connection_that_is_being_made_from_others() -> None:
+    connected, asked, given_up = 0, asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connected
+        connected += 1
+        asked.set()
+        await given_up.wait()
+        await answer_setup(reader, writer)
+        writer.write(b":7\r\n")
+        await reader.read()
+        writer.close()
+
+    async with talking_to(serve) as connections:
+        first, second = (asyncio.create_task(connections.run(script(ADD), "k", [1])) for _ in range(2))
+        await asked.wait()
+        first.cancel()
+        await asyncio.wait({first})
+        given_up.set()
+        assert await second == 7
+        assert connected == 1
+
+
+async def test_what_is_closed_is_not_opened_again() -> None:
+    connected, asked = 0, asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connected
+        connected += 1
+        await answer_setup(reader, writer)
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with talking_to(serve) as connections:
+        waiting = asyncio.create_task(connections.run(script(ADD), "k", [1]))
+        await asked.wait()
+        await connections.aclose()
+        with pytest.raises(ConnectionError, match="closed"):
+            await waiting
+        with pytest.raises(ConnectionError, match="closed"):
+            await connections.run(script(ADD), "k", [1])
+        assert connected == 1
+
+
 async def test_a_master_that_is_one_no_more_is_left() -> None:
     connected = 0
 

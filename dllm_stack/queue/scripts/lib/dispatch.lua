@@ -4,15 +4,17 @@
 
 local NOW_US = TIME[1] * 1000000 + TIME[2]
 
+local UNPACK_AT_MOST = 1000 -- values that Lua's stack takes at once, and more
+
 -- Workers with a free slot. Whether one lives is looked up when it is chosen: almost all do, and there may be
 -- thousands.
 local function read_candidates()
-  local loads, loaded, candidates = {}, redis.call('ZRANGE', P .. 'load', 0, -1, 'WITHSCORES'), {}
-  for i = 1, #loaded, 2 do
-    loads[loaded[i]] = tonumber(loaded[i + 1])
-  end
-  for i, name in ipairs(redis.call('ZRANGE', P .. 'free', 0, -1)) do
-    candidates[i] = {name = name, load = loads[name] or 0}
+  local names, candidates = redis.call('ZRANGE', P .. 'free', 0, -1), {}
+  for first = 1, #names, UNPACK_AT_MOST do
+    local last = math.min(first + UNPACK_AT_MOST - 1, #names)
+    for i, load in ipairs(redis.call('ZMSCORE', P .. 'load', unpack(names, first, last))) do
+      candidates[#candidates + 1] = {name = names[first + i - 1], load = tonumber(load or 0)}
+    end
   end
   return candidates
 end

@@ -44,6 +44,8 @@ class Connections:
     gives a free connection to whoever comes first: those who wait may starve. There is one blocking read a
     pool of workers, so these need no bound.
 
+    Of one server, or one behind Sentinels, scripts and reads that wait go over lines of their own instead.
+
     Args:
         metrics: what measures all calls but those that wait for a key, if anything does.
     """

@@ -199,8 +199,7 @@ class Run:
         """Raises TimeoutError when the engine is silent for `stall_s`."""
         metrics, outbox = self._runner.metrics, self._outbox
         while True:
-            async with asyncio.timeout(self._runner.stall_s):
-                progress = await generation.next()
+            progress = await generation.next(self._runner.stall_s)
             if progress.finish is not None and progress.finish.type == "abort":
                 message = f"The engine aborted this request: {progress.finish.message}"
                 return End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.ENGINE_ERROR, message))

@@ -204,8 +204,9 @@ class Run:
                 message = f"The engine aborted this request: {progress.finish.message}"
                 return End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.ENGINE_ERROR, message))
             for block in progress.blocks():
+                waits = self._may_wait()
                 try:
-                    piece = transcript.read(block.token_ids, block.finish, block.work)
+                    piece = transcript.read(block.token_ids, block.finish, block.work, later=waits)
                 except Diverged as diverged:
                     log.error("answer diverged", how=str(diverged))
                     return _refused(_DIVERGED)
@@ -219,21 +220,18 @@ class Run:
                     metrics.cached_tokens.inc(cached)
                     return self._completed(piece.ending, cached)
                 # Text without tokens goes with the next block: in Redis a place is a number of tokens.
-                if piece.token_ids and not await self._commit_if_due():
-                    return _CANCELLED
+                if piece.token_ids:
+                    self._keeps = waits
+                    if not waits and not await self._commit():
+                        return _CANCELLED
 
     def _logprobs(self, block: Progress, piece: Piece) -> list[TokenLogprob]:
         new = block.logprobs[piece.known :][: len(piece.token_ids)]
         return told(new, self._runner.renderer.token_bytes, piece.ending and piece.ending.matched)
 
-    async def _commit_if_due(self) -> bool:
-        """`_commit`, but blocks of an answer that is not streamed go together."""
-        now = time.monotonic()
-        self._keeps = not self._job.streamed and now - self._sent_at < _KEPT_BACK_S
-        if self._keeps:
-            return True
-        self._sent_at = now
-        return await self._commit()
+    def _may_wait(self) -> bool:
+        """Whether a block may go to Redis together with the next ones."""
+        return not self._job.streamed and time.monotonic() - self._sent_at < _KEPT_BACK_S
 
     async def _commit(self) -> bool:
         """Sends what the engine has added to the answer.
@@ -245,6 +243,7 @@ class Run:
             than this attempt has made.
         """
         queue, worker, job, attempt = self._runner.queue, self._runner.worker_id, self._job, self._attempt
+        self._sent_at = time.monotonic()
         while self._sent < self._outbox.end.tokens:
             if not self._outbox.reaches(self._sent):
                 return False

@@ -140,7 +140,7 @@ class FakeGeneration:
         self._block_size = block_size
         self._end = begin + max_tokens
 
-    async def next(self) -> Progress:
+    async def next(self, within_s: float = 0) -> Progress:
         await asyncio.sleep(0)
         case, position = self._case, len(self._case.prompt) + self._at - self._first
         whole = (position // self._block_size + 1) * self._block_size - position

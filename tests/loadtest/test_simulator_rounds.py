@@ -21,6 +21,7 @@ from worker.dllm import decoder
 TABLE = Table(
     source="made up",
     step_ms={1: 10, 2: 12, 8: 24},
+    context_ms=0,
     prompt_ms={1: 5, 4: 8},
     round_ms={1: 2},
     commit_ms=0.0,

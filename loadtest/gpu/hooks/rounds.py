@@ -44,8 +44,9 @@ def read(folder: Path, begin_s: float, end_s: float) -> list[Round]:
 
 
 def _read(line: str) -> Round:
-    *others, computed = json.loads(line)
-    return Round(*others, computed=[(rows, context) for rows, context in computed])
+    values = json.loads(line)
+    values[-1] = [(rows, context) for rows, context in values[-1]]
+    return Round(*values)
 
 
 class Recorder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ from dllm_stack.local.service import free_port
 from dllm_stack.messages import ModelCard
 from dllm_stack.settings import WorkerSettings
 from worker.decisions import Decisions
-from worker.engine import catalog, checkpoint, command, hardware, preflight
+from worker.engine import catalog, checkpoint, command, hardware, layout, preflight
 from worker.engine.architectures import BLOCK_DIFFUSION, PER_REQUEST
 from worker.engine.attached import AttachedEngine
 from worker.engine.catalog import CatalogError, Facts, Model
@@ -138,18 +138,21 @@ def _builder(
     """Checks an engine's settings; what it returns makes the command for a port and a run folder."""
     profile = catalog.load_profile(settings.profile)
     version = command.sglang_version()
+    machine = hardware.detect()
     preflight.check(
         model,
         profile,
         facts,
-        hardware.detect(),
+        machine,
         engine_args=settings.engine_args,
         sglang_version=version,
     )
     assert version is not None  # refused above
+    # Those that were checked, as SGLang can read them, however this worker was given them.
+    gpus = layout.visible(machine) if profile.vendor == "nvidia" else {}
 
     def build(port: int, run_dir: Path) -> EngineCommand:
-        return command.build(
+        built = command.build(
             model,
             profile,
             location,
@@ -159,5 +162,6 @@ def _builder(
             engine_args=settings.engine_args,
             sglang_version=version,
         )
+        return replace(built, env=built.env | gpus)
 
     return build

@@ -99,8 +99,8 @@ def test_visible_devices(monkeypatch: pytest.MonkeyPatch, value: str | None, ind
 
 
 class FakeNvml:
-    """Two GPUs as NVIDIA's library tells of them, of which the second has room for three slices and has two;
-    the first is too old for such a mode."""
+    """Three GPUs as NVIDIA's library tells of them: the first is too old for slices, the second has room for
+    three and has two, the third is lost."""
 
     class NVMLError(Exception):
         pass
@@ -111,9 +111,11 @@ class FakeNvml:
     def nvmlShutdown(self) -> None: ...
 
     def nvmlDeviceGetCount(self) -> int:
-        return 2
+        return 3
 
     def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
+        if number == 2:
+            raise self.NVMLError("GPU is lost")
         return f"GPU-{number}"
 
     def nvmlDeviceGetMigMode(self, handle: str) -> list[int]:
@@ -139,7 +141,7 @@ class FakeNvml:
         return SimpleNamespace(total=140 if device.startswith("GPU") else 70)
 
 
-def test_a_gpu_in_mig_mode_is_its_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_in_mig_mode_is_its_slices_and_a_lost_one_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     assert hardware.nvidia_gpus() == [
         Gpu("NVIDIA H200 GPU-0", 140, "GPU-0", 0),

@@ -79,20 +79,29 @@ def nvidia_gpus() -> list[Gpu]:
             _log.warning("NVIDIA's driver does not answer, so no GPU is counted: %s", error)
         return []
     try:
+        return [gpu for number in range(nvml.nvmlDeviceGetCount()) for gpu in _nvidia_gpu(nvml, number)]
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _nvidia_gpu(nvml: Any, number: int) -> list[Gpu]:
+    """One, or its slices; none, if it does not answer: the others can still be used."""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(number)
+        sliced = _is_sliced(nvml, handle)
         return [
             Gpu(
                 name=nvml.nvmlDeviceGetName(handle),
                 memory_bytes=nvml.nvmlDeviceGetMemoryInfo(device).total,
                 uuid=nvml.nvmlDeviceGetUUID(device),
                 number=number,
-                is_slice=device is not handle,
+                is_slice=sliced,
             )
-            for number in range(nvml.nvmlDeviceGetCount())
-            for handle in [nvml.nvmlDeviceGetHandleByIndex(number)]
-            for device in (_slices(nvml, handle) if _is_sliced(nvml, handle) else [handle])
+            for device in (_slices(nvml, handle) if sliced else [handle])
         ]
-    finally:
-        nvml.nvmlShutdown()
+    except nvml.NVMLError as error:
+        _log.warning("GPU %d does not answer, so it is not counted: %s", number, error)
+        return []
 
 
 def _is_sliced(nvml: Any, handle: Any) -> bool:

@@ -19,8 +19,9 @@ from dllm_stack.local.service import Service, free_port
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import RedisSettings
 from loadtest.simulator.__main__ import CHECKPOINT
+from loadtest.simulator.server import MODEL
 
-POOL = "simulated"
+POOL = MODEL
 START_S = 90.0
 _POLL_S = 0.05
 MODEL = f"""\

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -13,7 +14,7 @@ from dllm_stack.local.service import free_port
 from dllm_stack.messages import ModelCard
 from dllm_stack.settings import WorkerSettings
 from worker.decisions import Decisions
-from worker.engine import catalog, checkpoint, command, hardware, preflight
+from worker.engine import catalog, checkpoint, command, hardware, layout, preflight
 from worker.engine.architectures import BLOCK_DIFFUSION, PER_REQUEST
 from worker.engine.attached import AttachedEngine
 from worker.engine.catalog import CatalogError, Facts, Model
@@ -76,7 +77,7 @@ def make(settings: WorkerSettings, created: int) -> Plan:
         decoding = model.dllm.decoding if model.dllm else None
         if settings.engine_url is not None:
             url = settings.engine_url
-            if not url.startswith(("http://", "https://")):
+            if not _is_address(url):
                 raise Refusal(f"worker.engine_url: {url!r} is not like http://127.0.0.1:30000.")
             block_size = command.block_size(model.dllm, facts)
             algorithm = PER_REQUEST if decoding else model.dllm.algorithm if model.dllm else None
@@ -113,6 +114,16 @@ def make(settings: WorkerSettings, created: int) -> Plan:
     return Plan(facts, renderer, _decoded(card, decisions, algorithm), start, decisions)
 
 
+def _is_address(url: str) -> bool:
+    """Of a server, and of nothing on it."""
+    try:
+        where = urlsplit(url)
+        named = bool(where.hostname) and where.port != 0
+    except ValueError:  # of a port that is none
+        return False
+    return named and where.scheme in ("http", "https") and not (where.path.strip("/") or where.query)
+
+
 def _decoded(
     card: ModelCard, decisions: Decisions, algorithm: str | None, capabilities: list[str] | None = None
 ) -> ModelCard:
@@ -138,18 +149,21 @@ def _builder(
     """Checks an engine's settings; what it returns makes the command for a port and a run folder."""
     profile = catalog.load_profile(settings.profile)
     version = command.sglang_version()
+    machine = hardware.detect()
     preflight.check(
         model,
         profile,
         facts,
-        hardware.detect(),
+        machine,
         engine_args=settings.engine_args,
         sglang_version=version,
     )
     assert version is not None  # refused above
+    # Those that were checked, as SGLang can read them, however this worker was given them.
+    gpus = layout.visible(machine) if profile.vendor == "nvidia" else {}
 
     def build(port: int, run_dir: Path) -> EngineCommand:
-        return command.build(
+        built = command.build(
             model,
             profile,
             location,
@@ -159,5 +173,6 @@ def _builder(
             engine_args=settings.engine_args,
             sglang_version=version,
         )
+        return replace(built, env=built.env | gpus)
 
     return build

@@ -30,14 +30,14 @@ Device = Literal["cpu", "cuda"]
 _ROOT = Path(__file__).resolve().parents[2]
 _TIMEOUT = aiohttp.ClientTimeout(total=600)
 _LOG_TAIL = 6000
-# SGLang must find this much of the card free before it loads weights, whatever it then takes: _KV_TOKENS
+# SGLang must find this much of the card free before it loads weights, whatever it then takes: KV_TOKENS
 # bounds that. Several engines share the card.
 _MEM_FRACTION = 0.85
-_KV_TOKENS = {"cpu": 16_384, "cuda": 65_536}
+KV_TOKENS = {"cpu": 16_384, "cuda": 65_536}
 # So that no request leans on the KV cache of one before it. (With that cache 0.5.17 does not run on a CPU.)
 _WITHOUT_PREFIX_CACHE = ["--disable-radix-cache", "--page-size", "1"]
 # SGLang does not start on GPUs of which one has less memory free, as where other engines are loading.
-_UNEVEN_MEMORY = {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}
+UNEVEN_MEMORY = {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Variant:
             SGLang's own alone.
         served: as its users run it, with its tokenizer and its prefix cache, and without the clock.
         gpus: the numbers of those that share the model, on a CPU of cores; None: the first one.
+        checkpoint: in place of the machine's.
+        arguments: more of the engine's, before the machine's.
     """
 
     name: str
@@ -66,6 +68,8 @@ class Variant:
     moe: Path | None = None
     served: bool = False
     gpus: tuple[int, ...] | None = None
+    checkpoint: Path | None = None
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,19 +92,20 @@ class Machine:
         return self.checkpoint or architecture.write(self.folder / "mini")
 
     def command(self, variant: Variant, port: int, folder: Path) -> list[str]:
+        checkpoint = variant.checkpoint or self.checkpoint
         parameters = folder / "algorithm.yaml"
         parameters.write_text(yaml.safe_dump(dict(variant.parameters)), "utf-8")
         return [
             *(sys.executable, "-m", "sglang.launch_server"),
             *("--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"),
-            *("--model-path", str(self.model), "--trust-remote-code"),
-            *(["--load-format", "dummy"] if self.checkpoint is None else []),
+            *("--model-path", str(checkpoint or self.model), "--trust-remote-code"),
+            *(["--load-format", "dummy"] if checkpoint is None else []),
             *("--dllm-algorithm", variant.algorithm, "--dllm-algorithm-config", str(parameters)),
             *(
                 "--max-running-requests",
                 str(variant.rows),
                 "--max-total-tokens",
-                str(_KV_TOKENS[self.device]),
+                str(KV_TOKENS[self.device]),
             ),
             *("--mem-fraction-static", str(_MEM_FRACTION)),
             *_DEVICE_ARGUMENTS[self.device],
@@ -109,6 +114,7 @@ class Machine:
             *([] if variant.served and self.device == "cuda" else _WITHOUT_PREFIX_CACHE),
             *([] if variant.served else ["--skip-tokenizer-init"]),
             "--skip-server-warmup",
+            *variant.arguments,
             *self.arguments,
         ]
 
@@ -122,13 +128,13 @@ class Machine:
         if variant.deterministic and variant.extension:
             more[plugin.DETERMINISTIC] = "1"
         # Stock SGLang neither knows a small checkpoint's mask token nor runs right on a CPU.
-        if variant.extension or self.checkpoint is not None:
+        if variant.extension or variant.checkpoint or self.checkpoint:
             plugins["dllm_stack"] = "worker.dllm.plugin:register"
         if variant.moe is not None:
             moe.link(moe.links(variant.moe, folder / "moe"))
             more[moe.VARIABLE] = str(folder / "moe")
         if variant.gpus:
-            more |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, variant.gpus)), **_UNEVEN_MEMORY}
+            more |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, variant.gpus)), **UNEVEN_MEMORY}
         if self.device == "cpu":
             more |= cpu.engine_environment(len(variant.gpus or [0]))
         return os.environ | more | with_plugins(folder / "site", plugins, more.get("PYTHONPATH"))

@@ -14,12 +14,15 @@ from loadtest.gpu.engine import Machine
 
 
 def show(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    print("\n| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
+    print(markdown(heads, rows), flush=True)
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in rows:
-        print(
-            "| " + " | ".join(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row) + " |"
-        )
-    print(flush=True)
+        cells = [f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
 
 
 def parser(name: str, description: str | None) -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ import msgspec
 
 from dllm_stack.decoding import Decision, EngineOptions
 from loadtest.gpu.engine import Variant
+from worker.engine.decoder_file import STEPS_OF_SEVERAL_GPUS
 
 SLOTS = 64
 PROMPT_ROWS = 64
@@ -45,12 +46,17 @@ def ours(
     *,
     deterministic: bool = False,
     moe: Path | None = None,
+    gpus: int = 1,
 ) -> Variant:
+    """
+    Args:
+        gpus: that share the model.
+    """
     parameters = {
         "slots": slots,
         "prompt_rows": prompt_rows,
         "mixed_prompt_rows": mixed_prompt_rows,
-        "steps_per_round": _STEPS_PER_ROUND,
+        "steps_per_round": _STEPS_PER_ROUND if gpus == 1 else STEPS_OF_SEVERAL_GPUS,
         "default": {"algorithm": "LowConfidence", **ALGORITHMS["LowConfidence"]},
     }
     rows = slots + max(prompt_rows, mixed_prompt_rows)

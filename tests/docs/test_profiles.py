@@ -135,13 +135,15 @@ def refused(
     *engine_args: str,
     gpu: str = "NVIDIA H200",
     gpus: int = 8,
+    is_slice: bool = False,
     sglang: str | None = SGLANG,
     **facts: object,
 ) -> str:
     """The sentences of a worker that refuses."""
     loaded, machine = catalog.load_model(model), catalog.load_profile(profile)
     memory = int((machine.gpu_memory_gib or 0) * 2**30)
-    hardware = Hardware("nvidia", (Gpu(gpu, memory, ""),) * gpus) if gpus else Hardware("cpu")
+    seen = Gpu(gpu, memory, "", is_slice=is_slice)
+    hardware = Hardware("nvidia", (seen,) * gpus) if gpus else Hardware("cpu")
     known = checkpoint.facts(loaded, checkpoint.locate(loaded))
     with pytest.raises(preflight.Refused) as refusal:
         preflight.check(
@@ -198,6 +200,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "no requests": lambda: refused(MINI, H200, "--max-running-requests", "0"),
     "no share of memory": lambda: refused(MINI, H200, "--mem-fraction-static", "1.5"),
     "too many GPUs": lambda: refused(MINI, H200, "--tp-size", "4", gpus=2),
+    "slices of GPUs": lambda: refused(MINI, H200, "--tp-size", "2", is_slice=True),
     "heads that do not split": lambda: refused(MINI, H200, "--tp-size", "3"),
     "weights that do not fit": lambda: refused("llada2.1-flash", H200, "--tp-size", "1"),
     "more ranks than cores": lambda: refused("dllm-demo", "cpu-dev", "--tp-size", "2", gpus=0),

@@ -46,10 +46,7 @@ def test_a_machine_of_eight_runs_two_engines_of_four() -> None:
         ("worker-1", "llada2.1-flash", 9000),
         ("worker-2", "llada2.1-flash", 9001),
     ]
-    assert [each.env for each in found] == [
-        {CUDA: "GPU-0aaa,GPU-1aaa,GPU-2aaa,GPU-3aaa"},
-        {CUDA: "GPU-4aaa,GPU-5aaa,GPU-6aaa,GPU-7aaa"},
-    ]
+    assert [each.env[CUDA] for each in found] == ["0,1,2,3", "4,5,6,7"]
 
 
 def test_on_amd(machine: pytest.MonkeyPatch) -> None:
@@ -60,17 +57,23 @@ def test_on_amd(machine: pytest.MonkeyPatch) -> None:
 
 def test_engine_args_outrank_the_profile() -> None:
     found = workers(settings("llada2.1-mini", engine_args=["--tp", "2"]))
-    assert [each.env[CUDA].count("GPU") for each in found] == [2] * 4
+    assert [each.env[CUDA] for each in found] == ["0,1", "2,3", "4,5", "6,7"]
     assert len(workers(settings("llada2.1-mini"))) == 8
 
 
 def test_two_models_share_the_machine() -> None:
     found = workers(settings("llada2.1-mini", "llada2.1-flash"))
-    assert [(each.model, each.env[CUDA].count("GPU")) for each in found] == [
+    assert [(each.model, len(each.env[CUDA].split(","))) for each in found] == [
         *[("llada2.1-mini", 1)] * 4,
         ("llada2.1-flash", 4),
     ]
     assert len({gpu for each in found for gpu in each.env[CUDA].split(",")}) == 8
+
+
+def test_of_tp_4_on_three_gpus_there_is_one(machine: pytest.MonkeyPatch) -> None:
+    """Which sees all three, and says that they are too few."""
+    has(machine, Hardware("nvidia", H200S.gpus[:3]))
+    assert [each.env for each in workers(settings("llada2.1-flash"))] == [{}]
 
 
 def test_models_for_which_there_are_too_few_gpus_share_them(machine: pytest.MonkeyPatch) -> None:
@@ -100,7 +103,7 @@ def test_otherwise_there_is_one_worker_which_says_what_is_wrong(given: Settings)
 def test_each_worker_is_a_process_with_its_gpus_and_its_port(tmp_path: Path) -> None:
     stack = Stack(settings("llada2.1-flash"), tmp_path, Console(file=io.StringIO()))
     of_workers = [each.environment for each in stack.services if each.name.startswith("worker")]
-    assert [(each[CUDA][:8], each["DLLM_WORKER__PORT"]) for each in of_workers] == [
-        ("GPU-0aaa", "9000"),
-        ("GPU-4aaa", "9001"),
+    assert [(each[CUDA], each["DLLM_WORKER__PORT"]) for each in of_workers] == [
+        ("0,1,2,3", "9000"),
+        ("4,5,6,7", "9001"),
     ]

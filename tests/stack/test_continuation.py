@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from itertools import pairwise
 from statistics import median
 
@@ -23,7 +24,7 @@ from dllm_stack.settings import QueueSettings
 from loadtest.local_stack import START_S, LocalStack
 from tests.waiting import eventually
 
-TOKENS, BLOCKS = 640, 3
+TOKENS = 640
 SECOND = "second"
 DECODINGS: list[dict[str, object]] = [{}, {"temperature": 1, "top_p": 0.9, "seed": 7}]  # greedy, sampled
 
@@ -102,7 +103,11 @@ class Stream:
                 self.times.append(time.monotonic())
 
 
-@pytest.mark.timeout(START_S + 300)
+async def all_begun(streams: list[Stream], reading: asyncio.Future[list[None]]) -> bool:
+    return reading.done() or all(stream.times for stream in streams)
+
+
+@pytest.mark.timeout(3 * START_S)
 async def test_answers_go_on_when_their_worker_is_killed(
     stack: LocalStack,
     second: psutil.Popen,
@@ -119,16 +124,19 @@ async def test_answers_go_on_when_their_worker_is_killed(
     queue = PoolQueue(redis, model, QueueSettings())
     workers = {worker.card.pod: worker.card.id for worker in await queue.workers()}
     (first,) = workers.keys() - {SECOND}
-    streams = [Stream(decoding) for decoding in DECODINGS]
-
-    async def both_have_blocks() -> bool:
-        return all(len(stream.times) >= BLOCKS for stream in streams)
-
     # The other worker is the heir: it need not be started again.
     await queue.pause_worker(workers[first])
     try:
-        reading = asyncio.gather(*(stream.read(http, stack, model) for stream in streams))
-        await eventually(both_have_blocks)
+        while True:
+            streams = [Stream(decoding) for decoding in DECODINGS]
+            reading = asyncio.gather(*(stream.read(http, stack, model) for stream in streams))
+            await eventually(partial(all_begun, streams, reading), within_s=START_S)
+            # A worker that stands still ends no job: both are on their way when it is killed.
+            second.suspend()
+            if (await queue.depth()).running == len(streams):
+                break
+            second.resume()  # they were faster than this test
+            await reading
         second.kill()
         seen = [len(stream.times) for stream in streams]
     finally:
@@ -138,9 +146,8 @@ async def test_answers_go_on_when_their_worker_is_killed(
         assert stream.error is None
         assert stream.text == before.text
         assert stream.tokens == TOKENS
-        assert len(stream.times) > pieces, "it was over before the kill"
-        usual = median(b - a for a, b in pairwise(before.times))
-        pause = max(b - a for a, b in pairwise(stream.times))
+        usual = median([0, *(b - a for a, b in pairwise(before.times))])
+        pause = max([0, *(b - a for a, b in pairwise(stream.times))])
         extra = (stream.times[-1] - stream.times[0]) - (before.times[-1] - before.times[0])
         record(
             f"kill -9 of the worker after {pieces} of {len(stream.times)} pieces, {TOKENS} tokens, "

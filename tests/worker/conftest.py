@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from dllm_stack.messages import Block, Committed, Decoding, End, Job, Place, Pro
 from dllm_stack.queue import START
 from dllm_stack.redis import Connections
 from dllm_stack.settings import QueueSettings, RedisSettings, Settings, WorkerSettings
-from tests.engine.running import Running
+from tests.engine.running import START_S, Running
 from tests.queue.kit import WatchedQueue
 from tests.waiting import eventually
 from worker import plan as plans
@@ -140,7 +141,7 @@ class Caller:
             await self.queue.gateway_heartbeat(self.gateway, START)
             return await self.queue.admit(job, attempts=attempts, committed=committed) is None
 
-        await eventually(admitted, within_s=200)
+        await eventually(admitted, within_s=START_S)
         return job.id
 
     async def dispatch(self, job_id: str) -> int:
@@ -155,8 +156,24 @@ class Caller:
             attempts.update({each.job_id: each.attempt for each in await self.queue.dispatch()})
             return attempts.keys() >= set(job_ids)
 
-        await eventually(dispatched, within_s=200)
+        await eventually(dispatched, within_s=START_S)  # once an engine is loaded, or loaded again
         return attempts
+
+    @asynccontextmanager
+    async def dispatching(self) -> AsyncIterator[None]:
+        """Meanwhile every job that waits is given to a worker, as often as it is lost."""
+
+        async def dispatch() -> None:
+            while True:
+                await self.queue.dispatch()
+                await asyncio.sleep(0.05)
+
+        task = asyncio.create_task(dispatch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
 
     async def replies(self, job_id: str) -> AsyncIterator[Reply]:
         """Those of a job, until its end."""

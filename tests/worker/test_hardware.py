@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from worker.engine import hardware
 from worker.engine.hardware import Gpu
 
-GPUS = [Gpu(f"NVIDIA H100 {i}", 80, uuid=f"GPU-{i}aaa-bbb") for i in range(4)]
+GPUS = [Gpu(f"NVIDIA H100 {i}", 80, uuid=f"GPU-{i}aaa-bbb", number=i) for i in range(4)]
 MI300X_BYTES = 196592 << 20
 
 
@@ -37,7 +39,7 @@ def fake_sysfs(root: Path, *, product_name: bool = True, device_nodes: int = 2) 
 def test_amd_gpus_of_sysfs(tmp_path: Path) -> None:
     assert hardware.amd_gpus(fake_sysfs(tmp_path)) == [
         Gpu("AMD Instinct MI300X OAM", MI300X_BYTES, "GPU-0f0f"),
-        Gpu("AMD Instinct MI300X OAM", MI300X_BYTES, "GPU-1f1f"),
+        Gpu("AMD Instinct MI300X OAM", MI300X_BYTES, "GPU-1f1f", number=1),
     ]
 
 
@@ -83,6 +85,8 @@ def test_both_shapes_of_amd_smis_answer(wrap: object) -> None:
         ("GPU-2aaa", [2]),
         ("0,9,1", [0]),
         ("-1", []),
+        ("1,2,1", []),
+        ("1,GPU-1aaa", []),
         ("NoDevFiles", []),
     ],
 )
@@ -92,6 +96,58 @@ def test_visible_devices(monkeypatch: pytest.MonkeyPatch, value: str | None, ind
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
     assert hardware.visible(GPUS, "CUDA_VISIBLE_DEVICES") == [GPUS[i] for i in indices]
+
+
+class FakeNvml:
+    """Three GPUs as NVIDIA's library tells of them: the first is too old for slices, the second has room for
+    three and has two, the third is lost."""
+
+    class NVMLError(Exception):
+        pass
+
+    NVML_DEVICE_MIG_ENABLE = 1
+
+    def nvmlInit(self) -> None: ...
+    def nvmlShutdown(self) -> None: ...
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 3
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
+        if number == 2:
+            raise self.NVMLError("GPU is lost")
+        return f"GPU-{number}"
+
+    def nvmlDeviceGetMigMode(self, handle: str) -> list[int]:
+        if handle == "GPU-0":
+            raise self.NVMLError("Not Supported")
+        return [1, 1]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: str) -> int:
+        return 3
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: str, number: int) -> str:
+        if number == 1:
+            raise self.NVMLError("Not Found")
+        return f"MIG-{number}"
+
+    def nvmlDeviceGetUUID(self, device: str) -> str:
+        return device
+
+    def nvmlDeviceGetName(self, handle: str) -> str:
+        return f"NVIDIA H200 {handle}"
+
+    def nvmlDeviceGetMemoryInfo(self, device: str) -> SimpleNamespace:
+        return SimpleNamespace(total=140 if device.startswith("GPU") else 70)
+
+
+def test_a_gpu_in_mig_mode_is_its_slices_and_a_lost_one_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    assert hardware.nvidia_gpus() == [
+        Gpu("NVIDIA H200 GPU-0", 140, "GPU-0", 0),
+        Gpu("NVIDIA H200 GPU-1", 70, "MIG-0", 1, is_slice=True),
+        Gpu("NVIDIA H200 GPU-1", 70, "MIG-2", 1, is_slice=True),
+    ]
 
 
 @pytest.mark.skipif(bool(hardware.nvidia_gpus() or hardware.amd_gpus()), reason="this machine has a GPU")

@@ -10,8 +10,17 @@ from worker.engine import hardware, layout
 from worker.engine.hardware import Gpu, Hardware
 
 GIB = 2**30
-H200S = Hardware("nvidia", tuple(Gpu("NVIDIA H200", 140 * GIB, f"GPU-{i}aaa") for i in range(8)))
-MI300XS = Hardware("amd", tuple(Gpu("AMD Instinct MI300X", 192 * GIB, f"GPU-{i}f") for i in range(8)))
+H200S = Hardware("nvidia", tuple(Gpu("NVIDIA H200", 140 * GIB, f"GPU-{i}aaa", i) for i in range(8)))
+MI300XS = Hardware("amd", tuple(Gpu("AMD Instinct MI300X", 192 * GIB, f"GPU-{i}f", i) for i in range(8)))
+# The second one is in MIG mode.
+SLICED = Hardware(
+    "nvidia",
+    (
+        H200S.gpus[0],
+        *(Gpu("NVIDIA H200", 69 * GIB, f"MIG-{i}bbb", 1, is_slice=True) for i in range(2)),
+        H200S.gpus[2],
+    ),
+)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +52,12 @@ def test_no_gpu_is_given_twice_and_none_left_that_a_model_could_use(sizes: list[
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+    for variable in (
+        "CUDA_DEVICE_ORDER",
+        "CUDA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+    ):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -54,18 +68,28 @@ def seen(monkeypatch: pytest.MonkeyPatch, found: Hardware) -> Hardware:
     return hardware.detect()
 
 
-def test_cuda_by_uuid_of_those_that_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert layout.visible(H200S, [2, 3]) == {"CUDA_VISIBLE_DEVICES": "GPU-2aaa,GPU-3aaa"}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,4")
+def cuda(entries: str) -> dict[str, str]:
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": entries}
+
+
+@pytest.mark.parametrize("given", ["6,4", "GPU-6aaa,GPU-4aaa", "GPU-6, 4"])
+def test_cuda_by_number_however_they_were_given(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    """SGLang reads the variable as numbers."""
+    assert layout.visible(H200S, [2, 3]) == cuda("2,3")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
     some = seen(monkeypatch, H200S)
-    assert layout.visible(some, [1]) == {"CUDA_VISIBLE_DEVICES": "GPU-4aaa"}
+    assert layout.visible(some) == cuda("6,4")
+    assert layout.visible(some, [1]) == cuda("4")
 
 
-def test_cuda_without_uuids(monkeypatch: pytest.MonkeyPatch) -> None:
-    nameless = Hardware("nvidia", tuple(gpu._replace(uuid="") for gpu in H200S.gpus))
-    assert layout.visible(nameless, [2, 3]) == {"CUDA_VISIBLE_DEVICES": "2,3"}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6, 4")
-    assert layout.visible(seen(monkeypatch, nameless), [1]) == {"CUDA_VISIBLE_DEVICES": "4"}
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [(None, "0,MIG-0bbb,MIG-1bbb,2"), ("1", "MIG-0bbb"), ("MIG-1", "MIG-1bbb"), ("2,0", "2,0")],
+)
+def test_slices_of_a_gpu_by_uuid(monkeypatch: pytest.MonkeyPatch, given: str | None, left: str) -> None:
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert layout.visible(seen(monkeypatch, SLICED)) == cuda(left)
 
 
 def test_hip_counts_within_what_rocr_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +99,13 @@ def test_hip_counts_within_what_rocr_leaves(monkeypatch: pytest.MonkeyPatch) -> 
     assert layout.visible(some, [0, 1]) == {"HIP_VISIBLE_DEVICES": "0,1"}
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "3,1")
     assert layout.visible(seen(monkeypatch, MI300XS), [1]) == {"HIP_VISIBLE_DEVICES": "1"}
+
+
+def test_hip_knows_cudas_variable_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
+    assert layout.visible(seen(monkeypatch, MI300XS)) == {"HIP_VISIBLE_DEVICES": "3,1"}
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "5")
+    assert layout.visible(seen(monkeypatch, MI300XS)) == {"HIP_VISIBLE_DEVICES": "5"}
 
 
 @pytest.mark.parametrize("found", [H200S, MI300XS], ids=["nvidia", "amd"])

@@ -9,7 +9,9 @@ import pytest
 
 from dllm_stack.settings import WorkerSettings
 from worker import plan
+from worker.engine import catalog, checkpoint, hardware
 from worker.engine.client import EngineInfo
+from worker.engine.hardware import Gpu
 from worker.prompt import Limits
 
 MODEL = """
@@ -28,6 +30,24 @@ def attached(folder: Path, dllm: str = MODES) -> plan.Plan:
     file.write_text(MODEL.format(dllm=dllm))
     settings = WorkerSettings(model=str(file), engine_url="http://127.0.0.1:30000")
     return plan.make(settings, created=0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:30000",
+        "http://",
+        "http://:30000",
+        "http://engine:300000",
+        "http://engine/v1",
+        "ftp://engine",
+    ],
+)
+def test_an_engines_address_is_a_servers(tmp_path: Path, url: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(MODEL.format(dllm=MODES))
+    with pytest.raises(plan.Refusal, match=r"worker\.engine_url"):
+        plan.make(WorkerSettings(model=str(file), engine_url=url), created=0)
 
 
 @pytest.mark.parametrize(
@@ -85,3 +105,16 @@ def test_where_blocks_begin_depends_on_the_architecture(
     made = attached(tmp_path)
     facts = made.facts.model_copy(update={"architecture": architecture})
     assert replace(made, facts=facts).blocks_follow_prompt is follow
+
+
+def test_an_engine_gets_its_gpus_as_sglang_can_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads numbers only; a device plugin, or somebody by hand, may have given UUIDs."""
+    gpus = [Gpu("NVIDIA H200", 140 * 2**30, f"GPU-{number}aaa", number) for number in range(4)]
+    monkeypatch.setattr(hardware, "nvidia_gpus", lambda: gpus)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-3aaa,GPU-1aaa")
+    model = catalog.load_model("llada2.1-flash")
+    facts = checkpoint.facts(model, checkpoint.locate(model))
+    settings = WorkerSettings(model=model.name, profile="h200-8x", engine_args=["--tp-size", "2"])
+    built = plan._builder(settings, model, model.checkpoint, facts)(30000, Path())
+    assert built.env["CUDA_VISIBLE_DEVICES"] == "3,1"
+    assert built.env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"

@@ -295,6 +295,15 @@ def test_kv_heads_are_split_or_copied_evenly(tmp_path: Path) -> None:
     assert reason.endswith("choose one of 1, 2, 4, 8, 12, 24.")
 
 
+def test_slices_of_a_gpu_share_no_model() -> None:
+    slices = Hardware(
+        "nvidia", (Gpu("NVIDIA H200", 70 * 2**30, "MIG-0", is_slice=True), Gpu("NVIDIA H200", 70 * 2**30, ""))
+    )
+    assert reasons("llada2.1-mini", "h200-8x", hardware=slices) == []
+    (reason,) = reasons("llada2.1-mini", "h200-8x", hardware=slices, engine_args=["--tp", "2"])
+    assert reason.startswith("--tp-size 2 needs whole GPUs, but the worker sees slices of them (MIG)")
+
+
 def test_weights_that_do_not_fit() -> None:
     assert reasons("llada2.1-flash", "h100-8x", engine_args=["--tp", "2"]) == [
         "206 GB of weights at --tp-size 2 are 103 GB a GPU, and --mem-fraction-static 0.8 leaves 68 of its "

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -23,7 +24,7 @@ from tests.worker.conftest import MODEL, Caller, engine_children
 from tests.worker.test_engine_process import gone
 
 IDS = list(range(300, 340))
-LONG = 1900
+TOKENS, LONG = 700, 1900
 
 
 class WorkerProcess:
@@ -108,32 +109,50 @@ def shared_memory(engine: dict[str, psutil.Process]) -> set[Path]:
 
 @pytest.fixture
 async def worker(redis_settings: RedisSettings) -> AsyncIterator[WorkerProcess]:
-    worker = WorkerProcess(redis_settings, stall_s="6", drain_s="20")
+    worker = WorkerProcess(redis_settings, stall_s="10", drain_s="20")
     await worker.start()
     yield worker
     await worker.clean_up()
 
 
-@pytest.mark.timeout(3 * START_S)
+async def two_under_way(worker: WorkerProcess, caller: Caller) -> tuple[list[str], dict[str, psutil.Process]]:
+    """Two jobs, and the engine in the middle of them: its scheduler stands still."""
+    while True:
+        async with caller.dispatching():
+            jobs = [
+                await caller.admit(TokenPrompt(IDS), max_tokens=TOKENS, ignore_eos=True) for _ in range(2)
+            ]
+            for job in jobs:
+                await caller.first_block(job)
+        engine = worker.engine()
+        engine["scheduler"].suspend()
+        if await caller.running() == len(jobs):
+            return jobs, engine
+        engine["scheduler"].resume()  # they were faster than this test
+        async with caller.dispatching():
+            for job in jobs:
+                await caller.answer(job)
+
+
+@pytest.mark.timeout(6 * START_S)
 async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Caller) -> None:
     """One worker through it all, because each time an engine has to load again."""
     await eventually(worker.ready, within_s=START_S)
 
     # Without its detokenizer the engine would answer nothing. The answers go on with the next engine.
-    jobs = [await caller.send(TokenPrompt(IDS), max_tokens=700, ignore_eos=True) for _ in range(2)]
-    for job in jobs:
-        await caller.first_block(job)
-    first = worker.engine()
+    jobs, first = await two_under_way(worker, caller)
     shared = shared_memory(first)
     assert shared
-    first["detokenizer"].kill()
-    await eventually(caller.all_free)
+    with suppress(psutil.NoSuchProcess):  # it may have stood still for so long that it was killed
+        first["detokenizer"].kill()
+    await eventually(caller.all_free, within_s=START_S)
     assert (await caller.queue.depth()).waiting == 2
-    await eventually(lambda: gone(*first.values()))
-    await caller.dispatch_all(jobs)
-    one, other = [await caller.answer(job) for job in jobs]
+    await eventually(lambda: gone(*first.values()), within_s=START_S)
+    await eventually(worker.ready, within_s=START_S)
+    async with caller.dispatching():
+        one, other = [await caller.answer(job) for job in jobs]
     assert one.end.outcome is Outcome.COMPLETED
-    assert one.end.completion_tokens == len(one.token_ids) == 700
+    assert one.end.completion_tokens == len(one.token_ids) == TOKENS
     assert (one.token_ids, one.text) == (other.token_ids, other.text)
 
     # One that hangs is killed, all of it, after stall_s.
@@ -142,8 +161,8 @@ async def test_a_worker_outlives_its_engines(worker: WorkerProcess, caller: Call
     whole = await caller.send(TokenPrompt(IDS), max_tokens=LONG, ignore_eos=True)
     await caller.first_block(whole)
     second["scheduler"].suspend()
-    await eventually(lambda: gone(*second.values()))
-    await eventually(caller.all_free)
+    await eventually(lambda: gone(*second.values()), within_s=START_S)
+    await eventually(caller.all_free, within_s=START_S)
     assert (await caller.queue.depth()).waiting == 1
 
     # SIGTERM while the next one loads: nothing is left but the job, which waits for another worker.

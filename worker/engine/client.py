@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -17,7 +16,7 @@ from dllm_stack.messages import Decoding, Trace
 from dllm_stack.tracing import written
 from worker.engine import ask
 from worker.engine.generation import EngineFault, EngineRefusal, Generation, Progress, error_of
-from worker.engine.http import Http, HttpError
+from worker.engine.http import Answer, Http, HttpError
 from worker.engine.wire import Finish, Models, ServerInfo
 from worker.prompt import Limits
 
@@ -134,16 +133,14 @@ class EngineClient:
                 ask.body(rid, token_ids, max_tokens, decoding, options, autoregressive=self._autoregressive)
             )
 
-        with self._reaching():
-            answer = await self._http.ask("POST", "/generate", body, written(trace), events=True)
+        answer = await self._ask("POST", "/generate", body, written(trace), events=True)
         if answer.status != 200:
             raise await error_of(answer)
         return Generation(self, rid, answer, deltas=self._streams_deltas, merge=self._autoregressive)
 
     async def abort(self, rid: str) -> None:
         """Raises EngineFault. Returns when the engine has heard of it, not when it has stopped."""
-        with self._reaching():
-            answer = await self._http.ask("POST", "/abort_request", lambda: _encode({"rid": rid}))
+        answer = await self._ask("POST", "/abort_request", lambda: _encode({"rid": rid}))
         if answer.status != 200:
             raise await error_of(answer)
         answer.leave()
@@ -151,15 +148,6 @@ class EngineClient:
     async def metrics(self) -> bytes:
         """Its own, in Prometheus' text. Raises EngineFault."""
         return await self._fetch("/metrics", _METRICS_S)
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        if self._http.closed:
-            raise EngineFault("The engine has been given up.")
-        try:
-            yield
-        except (HttpError, TimeoutError) as error:
-            raise EngineFault(f"The engine cannot be reached: {error!r}") from error
 
     async def _is_ok(self, path: str, within_s: float) -> bool:
         try:
@@ -175,10 +163,28 @@ class EngineClient:
             raise EngineFault(f"The engine's {path} is of no use: {error}") from error
 
     async def _fetch(self, path: str, within_s: float) -> bytes:
-        with self._reaching():
+        try:
             async with asyncio.timeout(within_s):
-                answer = await self._http.ask("GET", path)
+                answer = await self._ask("GET", path)
                 body = await answer.body(_MOST_BYTES)
+        except (HttpError, TimeoutError) as error:
+            raise EngineFault(f"The engine does not answer {path}: {error!r}") from error
         if answer.status != 200:
             raise EngineFault(f"The engine answers {path} with HTTP status {answer.status}.")
         return body
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Callable[[], bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        events: bool = False,
+    ) -> Answer:
+        if self._http.closed:
+            raise EngineFault("The engine has been given up.")
+        try:
+            return await self._http.ask(method, path, body, headers, events=events)
+        except HttpError as error:
+            raise EngineFault(f"The engine cannot be reached: {error}") from error

@@ -31,7 +31,7 @@ _OF_VENDOR = {
 
 
 # Only an engine of one GPU sees between two steps that somebody waits for the round to end.
-_STEPS_OF_SEVERAL_GPUS = 4
+STEPS_OF_SEVERAL_GPUS = 4
 
 
 def rounds(engine: Engine, vendor: str, tp: int) -> Rounds:
@@ -42,7 +42,7 @@ def rounds(engine: Engine, vendor: str, tp: int) -> Rounds:
     """
     usual = _OF_VENDOR[vendor]
     if tp > 1:
-        usual = usual._replace(steps_per_round=min(usual.steps_per_round, _STEPS_OF_SEVERAL_GPUS))
+        usual = usual._replace(steps_per_round=min(usual.steps_per_round, STEPS_OF_SEVERAL_GPUS))
     asked = (engine.prompt_rows, engine.mixed_prompt_rows, engine.steps_per_round)
     return Rounds(*(one if own is None else own for own, one in zip(asked, usual, strict=True)))
 

@@ -23,8 +23,8 @@ class Events:
     def feed(self, data: bytes) -> list[bytes]:
         """What the events that end in these bytes carry, if it is a JSON object: neither comments nor what
         SGLang says after its last one."""
-        if not self._rest and data.find(_END) == len(data) - len(_END):  # mostly it is one, and whole
-            return [data[_FIELD:]] if data.startswith(_OBJECT) else []
+        if not self._rest and 0 <= data.find(_END) == len(data) - len(_END):  # mostly it is one, and whole
+            return [data[_FIELD : -len(_END)]] if data.startswith(_OBJECT) else []
         rest, found = self._rest, []
         begin, seek = 0, max(0, len(rest) - 1)
         rest += data

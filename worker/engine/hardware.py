@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +22,8 @@ class Gpu(NamedTuple):
     name: str  # as the driver reports it; "" when it does not
     memory_bytes: int
     uuid: str  # as the vendor's VISIBLE_DEVICES variable takes it; "" when unknown
+    number: int = 0  # as that variable counts
+    is_slice: bool = False  # of an NVIDIA GPU in MIG mode, whose number it has
 
 
 class Hardware(NamedTuple):
@@ -33,26 +35,29 @@ def detect() -> Hardware:
     """NVIDIA through NVML, AMD through sysfs; neither: a CPU. VISIBLE_DEVICES variables are honoured."""
     if nvidia := visible(nvidia_gpus(), "CUDA_VISIBLE_DEVICES"):
         return Hardware("nvidia", tuple(nvidia))
-    amd = amd_gpus()
-    for variable in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
-        amd = visible(amd, variable)
+    # HIP counts among those that ROCR_VISIBLE_DEVICES leaves, and knows CUDA's variable by that name too.
+    left = enumerate(visible(amd_gpus(), "ROCR_VISIBLE_DEVICES"))
+    of_hip = "HIP_VISIBLE_DEVICES" if "HIP_VISIBLE_DEVICES" in os.environ else "CUDA_VISIBLE_DEVICES"
+    amd = visible([gpu._replace(number=number) for number, gpu in left], of_hip)
     return Hardware("amd", tuple(amd)) if amd else Hardware("cpu")
 
 
 def visible(gpus: Sequence[Gpu], variable: str) -> list[Gpu]:
     """Those that an environment variable lets through, in its order.
 
-    As in CUDA, entries are indices or the beginning of a UUID, and the list ends at the first that fits
-    no GPU.
+    As in CUDA, entries are numbers or the beginning of a UUID, the list ends at the first that fits no GPU,
+    and one that names a GPU twice names none. The number of a GPU in MIG mode is its first slice's.
     """
     value = os.environ.get(variable)
     if value is None:
         return list(gpus)
-    chosen = []
+    chosen: list[Gpu] = []
     for entry in (part.strip() for part in value.split(",")):
-        by_index = gpus[int(entry) : int(entry) + 1] if entry.isdigit() else []
+        by_number = [gpu for gpu in gpus if entry.isdigit() and gpu.number == int(entry)][:1]
         by_uuid = [gpu for gpu in gpus if entry and gpu.uuid.startswith(entry)]
-        match [*by_index, *by_uuid]:
+        match [*by_number, *by_uuid]:
+            case [gpu] if gpu in chosen:
+                return []
             case [gpu]:
                 chosen.append(gpu)
             case _:
@@ -61,6 +66,7 @@ def visible(gpus: Sequence[Gpu], variable: str) -> list[Gpu]:
 
 
 def nvidia_gpus() -> list[Gpu]:
+    """In NVML's order; a GPU in MIG mode as its slices."""
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
@@ -73,17 +79,45 @@ def nvidia_gpus() -> list[Gpu]:
             _log.warning("NVIDIA's driver does not answer, so no GPU is counted: %s", error)
         return []
     try:
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        return [gpu for number in range(nvml.nvmlDeviceGetCount()) for gpu in _nvidia_gpu(nvml, number)]
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _nvidia_gpu(nvml: Any, number: int) -> list[Gpu]:
+    """One, or its slices; none, if it does not answer: the others can still be used."""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(number)
+        sliced = _is_sliced(nvml, handle)
         return [
             Gpu(
                 name=nvml.nvmlDeviceGetName(handle),
-                memory_bytes=nvml.nvmlDeviceGetMemoryInfo(handle).total,
-                uuid=nvml.nvmlDeviceGetUUID(handle),
+                memory_bytes=nvml.nvmlDeviceGetMemoryInfo(device).total,
+                uuid=nvml.nvmlDeviceGetUUID(device),
+                number=number,
+                is_slice=sliced,
             )
-            for handle in handles
+            for device in (_slices(nvml, handle) if sliced else [handle])
         ]
-    finally:
-        nvml.nvmlShutdown()
+    except nvml.NVMLError as error:
+        _log.warning("GPU %d does not answer, so it is not counted: %s", number, error)
+        return []
+
+
+def _is_sliced(nvml: Any, handle: Any) -> bool:
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(handle)
+    except nvml.NVMLError:  # most GPUs have no such mode
+        return False
+    return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _slices(nvml: Any, handle: Any) -> Iterator[Any]:
+    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+        except nvml.NVMLError:  # there are fewer than there could be
+            continue
 
 
 def amd_gpus(root: Path = Path("/")) -> list[Gpu]:
@@ -105,8 +139,9 @@ def amd_gpus(root: Path = Path("/")) -> list[Gpu]:
             name=_text(node / "product_name") or names.get(address, ""),
             memory_bytes=int(_text(node / "mem_info_vram_total") or 0),
             uuid=f"GPU-{serial}" if (serial := _text(node / "unique_id")) else "",
+            number=number,
         )
-        for address, node in devices.items()
+        for number, (address, node) in enumerate(devices.items())
     ]
 
 

@@ -16,7 +16,6 @@ __all__ = ["Answer", "Http", "HttpError"]
 _CONNECT_S = 5.0
 # uvicorn closes an idle connection after 5 s; one that we use again must not be about to close.
 _KEEP_ALIVE_S = 2.0
-_NO_HEADERS: Mapping[str, str] = {}
 
 
 class Http:
@@ -27,12 +26,12 @@ class Http:
 
     def __init__(self, url: str) -> None:
         where = urlsplit(url)
-        user, _, address = where.netloc.rpartition("@")
         self._tls = ssl.create_default_context() if where.scheme == "https" else None
         self._host, self._port = where.hostname or "", where.port or (80 if self._tls is None else 443)
-        self._common = f"host: {address}\r\n"
-        if user:
-            key = base64.b64encode(unquote(user).encode()).decode()
+        self._common = f"host: {where.netloc.rpartition('@')[2]}\r\n"
+        if where.username is not None:
+            login = unquote(f"{where.username}:{where.password or ''}")
+            key = base64.b64encode(login.encode()).decode()
             self._common += f"authorization: Basic {key}\r\n"
         self._connections: set[Connection] = set()
         self._idle: dict[Connection, float] = {}  # since when, in monotonic seconds; the longest comes first
@@ -43,7 +42,7 @@ class Http:
         method: str,
         path: str,
         body: Callable[[], bytes] | None = None,
-        headers: Mapping[str, str] = _NO_HEADERS,
+        headers: Mapping[str, str] | None = None,
         *,
         events: bool = False,
     ) -> Answer:
@@ -75,10 +74,10 @@ class Http:
             connection.break_off(why)
 
     def _request(
-        self, method: str, path: str, body: Callable[[], bytes] | None, headers: Mapping[str, str]
+        self, method: str, path: str, body: Callable[[], bytes] | None, headers: Mapping[str, str] | None
     ) -> bytes:
         lines = f"{method} {path} HTTP/1.1\r\n{self._common}"
-        for name, value in headers.items():
+        for name, value in (headers or {}).items():
             lines += f"{name}: {value}\r\n"
         if body is None:
             return f"{lines}\r\n".encode()

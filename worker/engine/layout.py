@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from worker.engine.hardware import Hardware
@@ -33,31 +32,18 @@ def shares(sizes: Sequence[int], gpus: int) -> list[list[range]]:
     return found
 
 
-def visible(hardware: Hardware, gpus: Sequence[int]) -> dict[str, str]:
+def visible(hardware: Hardware, gpus: Sequence[int] | None = None) -> dict[str, str]:
     """What a process has to have in its environment to see some of the GPUs that this one sees.
+
+    Numbers and not UUIDs, which SGLang cannot read: an engine of several GPUs would go on without its fast
+    all-reduce. CUDA is told to number GPUs as the driver's library does. Slices have no number of their own.
 
     Args:
         hardware: as this process sees it.
-        gpus: their numbers in it.
+        gpus: their places in it; None: all.
     """
-    entries = _cuda_entries(hardware) if hardware.vendor == "nvidia" else _listed(_HIP, hardware)
-    variable = _CUDA if hardware.vendor == "nvidia" else _HIP
-    return {variable: ",".join(entries[gpu] for gpu in gpus)}
-
-
-# HIP counts among the GPUs that ROCR_VISIBLE_DEVICES leaves, which every process inherits as it is.
-_CUDA, _HIP = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
-
-
-def _cuda_entries(hardware: Hardware) -> list[str]:
-    """UUIDs, because CUDA does not have to number GPUs as the driver's library does."""
-    if all(gpu.uuid for gpu in hardware.gpus):
-        return [gpu.uuid for gpu in hardware.gpus]
-    return _listed(_CUDA, hardware)
-
-
-def _listed(variable: str, hardware: Hardware) -> list[str]:
-    given = os.environ.get(variable)
-    if given is None:
-        return [str(number) for number in range(len(hardware.gpus))]
-    return [entry.strip() for entry in given.split(",")]
+    chosen = hardware.gpus if gpus is None else [hardware.gpus[place] for place in gpus]
+    entries = ",".join(gpu.uuid if gpu.is_slice else str(gpu.number) for gpu in chosen)
+    if hardware.vendor == "nvidia":
+        return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": entries}
+    return {"HIP_VISIBLE_DEVICES": entries}

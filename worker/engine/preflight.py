@@ -266,6 +266,11 @@ def _tensor_parallelism(tp: int, facts: Facts, profile: Profile, hardware: Hardw
             f"--tp-size {tp} needs {tp} GPUs, but the worker sees {len(hardware.gpus)}: lower it, or give "
             "the worker more."
         )
+    elif profile.vendor == hardware.vendor and tp > 1 and any(gpu.is_slice for gpu in hardware.gpus):
+        yield (
+            f"--tp-size {tp} needs whole GPUs, but the worker sees slices of them (MIG), which cannot share "
+            "a model: set it to 1, or end their MIG mode."
+        )
     sizes = [size for size in range(1, facts.attention_heads + 1) if _divides(size, facts)]
     if tp not in sizes:
         yield (

@@ -1,0 +1,1 @@
+"""One GPU against two that share the model."""

@@ -153,7 +153,6 @@ show-fairness: setup $(PEERS)/.installed ## A flood beside a light tenant, here 
 
 $(PEERS)/.installed: loadtest/peers.txt loadtest/peers.sh
 	@loadtest/peers.sh $(PYTHON) $(PEERS)
-	@touch $@
 
 show-helm-lifecycle: setup $(VENV)/.helm ## Helm 4, Helm 3 and kubectl install, upgrade, roll back, test and uninstall, on a fake of the API
 	@$(VENV)/bin/python -m pytest -v tests/helm/test_lifecycle.py

@@ -91,6 +91,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tier: Tier = Tier.DEFAULT
     timeout_s: float | None = None  # from admission to the end; then it is expired
     session: str | None = None  # jobs of one session go to the same worker where they can
+    streamed: bool = True  # if not, the client sees nothing before the end
     request: str = ""  # the id of its request; empty: its own
     trace: Trace | None = None
 

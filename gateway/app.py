@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -16,7 +17,7 @@ from gateway.detokenize import routes as detokenize
 from gateway.gateway import Gateway
 from gateway.generate import routes as generate
 from gateway.http import errors
-from gateway.http.outermost import Application, Direct
+from gateway.http.outermost import Application
 from gateway.models import routes as models
 from gateway.openapi import document as openapi
 from gateway.openapi.operations import OPERATIONS
@@ -33,9 +34,12 @@ def create_app(settings: Settings) -> FastAPI:
         async with gateway.running():
             yield
 
+    exchanges = [routes.router for routes in (chat, completions, generate, tokenize, detokenize)]
     app = Application(
         cors_origins=settings.gateway.cors_origins,
         closes=lambda: gateway.draining,
+        guard=partial(Guard, access=gateway.access),
+        direct={route.path: route.endpoint for router in exchanges for route in router.routes},
         title="dllm-stack gateway",
         lifespan=lifespan,
         redirect_slashes=False,
@@ -44,10 +48,6 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.gateway = gateway
-    exchanges = [routes.router for routes in (chat, completions, generate, tokenize, detokenize)]
-    endpoints = {route.path: route.endpoint for router in exchanges for route in router.routes}
-    app.add_middleware(Direct, endpoints=endpoints)
-    app.add_middleware(Guard, access=gateway.access)  # stands before the one above
     errors.install(app)
     for router in (*exchanges, models.router, health.router):
         app.include_router(router)

@@ -126,6 +126,7 @@ class Jobs:
                 tier=terms.tier,
                 timeout_s=max(left_s, _SHORTEST_S),
                 session=terms.session,
+                streamed=call.stream,
                 request=self._first_id if self.tickets else "",
                 trace=self._trace,
             )

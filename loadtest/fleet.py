@@ -18,9 +18,10 @@ from dllm_stack.local import valkey
 from dllm_stack.local.service import Service, free_port
 from dllm_stack.redis import Connections, RedisError
 from dllm_stack.settings import RedisSettings
+from loadtest.simulator import server
 from loadtest.simulator.__main__ import CHECKPOINT
 
-POOL = "simulated"
+POOL = server.MODEL  # which every gateway asks the simulator for
 START_S = 90.0
 _POLL_S = 0.05
 MODEL = f"""\

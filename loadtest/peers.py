@@ -90,7 +90,7 @@ def _litellm(engines: list[str], port: int, folder: Path) -> tuple[list[str], di
     models = [
         {
             "model_name": POOL,
-            "litellm_params": {"model": "openai/simulator", "api_base": f"{engine}/v1", "api_key": "none"},
+            "litellm_params": {"model": f"openai/{POOL}", "api_base": f"{engine}/v1", "api_key": "none"},
         }
         for engine in engines
     ]

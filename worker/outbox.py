@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from dllm_stack.messages import Block, Committed, Place, TokenLogprob, Took, Work
-from dllm_stack.work import NONE
+from dllm_stack.work import NONE, total
 
 
 class Outbox:
@@ -21,6 +23,7 @@ class Outbox:
         self.prompt_tokens = 0
         self.end = Place(len(committed.token_ids), committed.characters)
         self._blocks: dict[int, tuple[Place, Block]] = {}  # by the tokens of the answer before each
+        self._last = self.end.tokens  # before the last of them
         self._text = ""  # behind the last block; it goes with the next
 
     def add(
@@ -30,12 +33,25 @@ class Outbox:
         work: Work = NONE,
         logprobs: Sequence[TokenLogprob] = (),
         took: Took | None = None,
+        *,
+        joined: bool = False,
     ) -> None:
+        """
+        Args:
+            joined: it becomes a part of the last block, which has not been sent.
+        """
         self._text += text
-        if token_ids:
-            self._blocks[self.end.tokens] = self.end, self._block(token_ids, work, logprobs, took)
-            self.end = Place(self.end.tokens + len(token_ids), self.end.characters + len(self._text))
-            self._text = ""
+        if joined:
+            place, before = self._blocks[self._last]
+            self._put(place, _joined(before, self._block(token_ids, work, logprobs)))
+        elif token_ids:
+            self._last = self.end.tokens
+            self._put(self.end, self._block(token_ids, work, logprobs, took))
+
+    def _put(self, place: Place, block: Block) -> None:
+        self._blocks[place.tokens] = place, block
+        self.end = Place(place.tokens + len(block.token_ids), place.characters + len(block.text))
+        self._text = ""
 
     def reaches(self, tokens: int) -> bool:
         """Whether everything behind so many tokens of the answer can be sent from here."""
@@ -62,3 +78,13 @@ class Outbox:
             logprobs=list(logprobs),
             took=took,
         )
+
+
+def _joined(one: Block, other: Block) -> Block:
+    return replace(
+        one,
+        text=one.text + other.text,
+        token_ids=one.token_ids + other.token_ids,
+        work=total((one.work, other.work)),
+        logprobs=one.logprobs + other.logprobs,
+    )

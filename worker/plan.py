@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -76,7 +77,7 @@ def make(settings: WorkerSettings, created: int) -> Plan:
         decoding = model.dllm.decoding if model.dllm else None
         if settings.engine_url is not None:
             url = settings.engine_url
-            if not url.startswith(("http://", "https://")):
+            if not _is_address(url):
                 raise Refusal(f"worker.engine_url: {url!r} is not like http://127.0.0.1:30000.")
             block_size = command.block_size(model.dllm, facts)
             algorithm = PER_REQUEST if decoding else model.dllm.algorithm if model.dllm else None
@@ -111,6 +112,16 @@ def make(settings: WorkerSettings, created: int) -> Plan:
         tools=renderer.tool_format,
     )
     return Plan(facts, renderer, _decoded(card, decisions, algorithm), start, decisions)
+
+
+def _is_address(url: str) -> bool:
+    """Of a server, and of nothing on it."""
+    try:
+        where = urlsplit(url)
+        named = bool(where.hostname) and where.port != 0
+    except ValueError:  # of a port that is none
+        return False
+    return named and where.scheme in ("http", "https") and not (where.path.strip("/") or where.query)
 
 
 def _decoded(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 import structlog
@@ -29,6 +31,8 @@ from worker.transcript import Diverged, Piece, Transcript
 log = structlog.get_logger()
 
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.05, 1.0
+# Of an answer that is not streamed nobody sees the blocks; a worker that dies loses what it kept back.
+_KEPT_BACK_S = 0.1
 
 _Result = TypeVar("_Result")
 
@@ -87,6 +91,8 @@ class Run:
         self._committed = claim.committed
         self._outbox = Outbox(claim.committed)
         self._sent = self._outbox.end.tokens  # as far as Redis has said
+        self._sent_at = -inf
+        self._keeps = False  # the last block has been kept back
         self._pace = Pace(runner.metrics, runner.tracer, claim)
         self._interrupted: asyncio.Future[End | GiveBack] = asyncio.get_running_loop().create_future()
 
@@ -193,20 +199,20 @@ class Run:
         """Raises TimeoutError when the engine is silent for `stall_s`."""
         metrics, outbox = self._runner.metrics, self._outbox
         while True:
-            async with asyncio.timeout(self._runner.stall_s):
-                progress = await generation.next()
+            progress = await generation.next(self._runner.stall_s)
             if progress.finish is not None and progress.finish.type == "abort":
                 message = f"The engine aborted this request: {progress.finish.message}"
                 return End(outcome=Outcome.FAILED, problem=Problem(ErrorCode.ENGINE_ERROR, message))
             for block in progress.blocks():
+                waits = self._may_wait()
                 try:
-                    piece = transcript.read(block.token_ids, block.finish, block.work)
+                    piece = transcript.read(block.token_ids, block.finish, block.work, later=waits)
                 except Diverged as diverged:
                     log.error("answer diverged", how=str(diverged))
                     return _refused(_DIVERGED)
                 logprobs = self._logprobs(block, piece) if block.logprobs else []
                 took = self._pace.add(piece) if piece.token_ids else None
-                outbox.add(piece.token_ids, piece.text, piece.work, logprobs, took)
+                outbox.add(piece.token_ids, piece.text, piece.work, logprobs, took, joined=self._keeps)
                 if piece.ending is not None:
                     # Of an answer that was begun elsewhere, the engine took a part for its prompt.
                     cached = min(progress.cached_tokens, outbox.prompt_tokens)
@@ -214,12 +220,18 @@ class Run:
                     metrics.cached_tokens.inc(cached)
                     return self._completed(piece.ending, cached)
                 # Text without tokens goes with the next block: in Redis a place is a number of tokens.
-                if piece.token_ids and not await self._commit():
-                    return _CANCELLED
+                if piece.token_ids:
+                    self._keeps = waits
+                    if not waits and not await self._commit():
+                        return _CANCELLED
 
     def _logprobs(self, block: Progress, piece: Piece) -> list[TokenLogprob]:
         new = block.logprobs[piece.known :][: len(piece.token_ids)]
         return told(new, self._runner.renderer.token_bytes, piece.ending and piece.ending.matched)
+
+    def _may_wait(self) -> bool:
+        """Whether a block may go to Redis together with the next ones."""
+        return not self._job.streamed and time.monotonic() - self._sent_at < _KEPT_BACK_S
 
     async def _commit(self) -> bool:
         """Sends what the engine has added to the answer.
@@ -231,6 +243,7 @@ class Run:
             than this attempt has made.
         """
         queue, worker, job, attempt = self._runner.queue, self._runner.worker_id, self._job, self._attempt
+        self._sent_at = time.monotonic()
         while self._sent < self._outbox.end.tokens:
             if not self._outbox.reaches(self._sent):
                 return False

@@ -47,6 +47,7 @@ class Transcript:
     ) -> None:
         self._committed = committed.token_ids
         self._tokens = kept
+        self._unread: list[int] = []  # whose text was not asked for
         self._stop = [each for each in stop if each]
         self._visible = Detokenizer(partial(decode, special=False), prompt)
         self._searched = [self._visible]
@@ -56,12 +57,15 @@ class Transcript:
             text.add(self._committed[:kept])
         self._gate = TextGate(self._stop, committed.characters)
 
-    def read(self, token_ids: list[int], finish: Finish | None, work: Sequence[Work] = ()) -> Piece:
+    def read(
+        self, token_ids: list[int], finish: Finish | None, work: Sequence[Work] = (), *, later: bool = False
+    ) -> Piece:
         """What is new in the tokens that come next.
 
         Args:
             finish: why the engine ends here.
             work: of each token; may be shorter. That of tokens which are not new has been told with them.
+            later: the text may come with that of the next tokens.
 
         Raises:
             Diverged
@@ -72,8 +76,12 @@ class Transcript:
         cost = total(work[known : len(token_ids)])
         ending = Finish("stop", stop) if stop is not None else finish
         by_token = ending is not None and isinstance(ending.matched, int)
+        self._unread += token_ids[:-1] if by_token else token_ids
+        if later and ending is None and not self._stop:
+            return Piece(new, "", None, cost, known)
         for text in self._searched:
-            text.add(token_ids[:-1] if by_token else token_ids)
+            text.add(self._unread)
+        self._unread = []
         if ending is None:
             return Piece(new, self._gate.push(self._visible.text), None, cost, known)
         whole = self._visible.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Security
@@ -47,6 +48,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app = Application(
         title="dllm-stack admin",
         description="Every request needs a key that was created for this API, as `Authorization: Bearer`.",
+        guard=partial(Guard, access=gateway.access),
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
@@ -55,7 +57,6 @@ def create_app(gateway: Gateway) -> FastAPI:
         dependencies=[Security(HTTPBearer(auto_error=False, scheme_name="admin key"))],
     )
     app.state.gateway = gateway
-    app.add_middleware(Guard, access=gateway.access)
     errors.install(app)
     app.add_exception_handler(405, _not_allowed)
     app.add_exception_handler(RequestValidationError, _invalid)

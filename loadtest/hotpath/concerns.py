@@ -18,7 +18,7 @@ CONCERNS = {
     "logs": ("/structlog/", "/dllm_stack/log.py"),
     "HTTP parsing and writing": ("/uvicorn/", "/gateway/http/connection.py", "/gateway/http/channel.py"),
     "HTTP routing and middleware": ("/starlette/", "/fastapi/", "/gateway/http/", "/gateway/access.py"),
-    "HTTP to the engine": ("/aiohttp/", "/yarl/", "/multidict/", "/worker/engine/"),
+    "HTTP to the engine": ("/worker/engine/",),
     "validation": ("/pydantic", "/gateway/fields/", "/gateway/chat/prompt.py", "/protocol.py"),
     "rendering": ("/rendering.py", "/message.py", "/gateway/http/sse.py", "/gateway/tools/", "/usage.py"),
     "template, tokens and text": (

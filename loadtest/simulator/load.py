@@ -21,7 +21,7 @@ _decoder = msgspec.json.Decoder(Event)
 class Answer:
     """
     Attributes:
-        asked_at: monotonic seconds, as are those of `blocks`.
+        asked_at: seconds of time.perf_counter, as are those of `blocks`.
         blocks: when each came, and the answer's length then.
         forwards: of each block.
     """
@@ -74,12 +74,12 @@ async def ask(http: aiohttp.ClientSession, url: str, prompt: list[int], tokens: 
     """
     sampling = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
     body = {"input_ids": prompt, "sampling_params": sampling, "stream": True}
-    began, blocks, costs = time.monotonic(), [(0.0, 0)], []
+    began, blocks, costs = time.perf_counter(), [(0.0, 0)], []
     async with http.post(f"{url}/generate", json=body, raise_for_status=True) as response:
         async for line in response.content:
             if not line.startswith(b"data: {"):
                 continue
-            event, now = _decoder.decode(line[6:]), time.monotonic()
+            event, now = _decoder.decode(line[6:]), time.perf_counter()
             # An engine also sends events without anything new.
             if (length := len(event.output_ids)) > blocks[-1][1]:
                 blocks.append((now, length))

@@ -35,6 +35,14 @@ class MeasuredPace:
         return _Rounds(self.table, clock, commit)
 
 
+@dataclass(frozen=True)
+class _Block:
+    """One that is being denoised. Attributes: context: tokens before it."""
+
+    forwards: int
+    context: int
+
+
 @dataclass(eq=False)
 class _Round:
     """
@@ -71,13 +79,15 @@ class _Rounds:
         self._step, self._prompt = Curve(table.step_ms), Curve(table.prompt_ms)
         self._between, self._commit_s = Curve(table.round_ms), table.commit_ms / 1000
         self._request_s = table.request_ms / 1000
+        self._context_s = table.context_ms / 1e6  # a token
         self._limits = Limits(table.prompt_rows, table.mixed_prompt_rows)
         self._most = table.steps_per_round
         self._acceptance = Acceptance(table.steps)
         self._forwards = 0  # since the start, of those that denoise
         self._due: list[_Due] = []  # a heap
         self._order = count()
-        self._denoising: dict[Request, int] = {}  # and its block's forwards
+        self._denoising: dict[Request, _Block] = {}
+        self._context = 0  # of these, together
         self._prompts: dict[Request, int] = {}  # and its blocks still to be computed, the oldest first
         self._newcomers: deque[Request] = deque()
         self._notices: list[float] = []  # when something reaches the scheduler
@@ -94,7 +104,7 @@ class _Rounds:
         self._set_alarm()
 
     def leave(self, request: Request) -> None:
-        self._denoising.pop(request, None)
+        self._rest(request)
         self._prompts.pop(request, None)
         if request in self._newcomers:
             self._newcomers.remove(request)
@@ -155,7 +165,12 @@ class _Rounds:
         steps = min(most, enough, first + 1 + PATIENCE)
         while self._due and self._due[0][0] <= self._forwards + steps:
             due.append(heappop(self._due))
-        round_ = _Round(moment, rows, self._step(rows + blocks), self._step(rows), steps, due, prompts)
+        later_s = self._step(rows) + self._context * self._context_s
+        first_s = later_s
+        if prompts:
+            context = self._context + sum(self._before(*each) for each in prompts)
+            first_s = self._step(rows + blocks) + context * self._context_s
+        round_ = _Round(moment, rows, first_s, later_s, steps, due, prompts)
         self._cut(round_)
         return round_
 
@@ -181,11 +196,11 @@ class _Rounds:
             if due[0] > self._forwards:
                 heappush(self._due, due)
                 continue
-            request.forwards[len(request.answer.ids)] = self._denoising[request]
-            if self._commit(request):
+            request.forwards[len(request.answer.ids)] = self._denoising[request].forwards
+            goes_on = self._commit(request)
+            self._rest(request)
+            if goes_on:
                 self._denoise(request)
-            else:
-                self._denoising.pop(request, None)
 
     def _admit(self, request: Request) -> None:
         if blocks := request.prompt_tokens // BLOCK:
@@ -197,8 +212,20 @@ class _Rounds:
         """Its next block."""
         # A last forward stores what all steps together have come to.
         forwards = self._acceptance(request.answer.chance(), request.answer.masked) + 1
-        self._denoising[request] = forwards
+        context = (request.prompt_tokens + len(request.answer.ids)) // BLOCK * BLOCK
+        self._denoising[request] = _Block(forwards, context)
+        self._context += context
         heappush(self._due, (self._forwards + forwards, next(self._order), request))
+
+    def _rest(self, request: Request) -> None:
+        """Its block is no longer denoised, if one was."""
+        if (block := self._denoising.pop(request, None)) is not None:
+            self._context -= block.context
+
+    def _before(self, request: Request, share: int) -> int:
+        """Tokens before each of the next so many blocks of its prompt, together."""
+        done = request.prompt_tokens // BLOCK - self._prompts[request]
+        return BLOCK * (done * share + share * (share - 1) // 2)
 
     def _shares(self, left: int) -> list[tuple[Request, int]]:
         """A forward's prompt blocks: one is kept for each prompt behind the present one, but half at most."""

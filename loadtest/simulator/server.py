@@ -16,6 +16,7 @@ from loadtest.simulator.http import Call
 from worker.prompt import Renderer
 
 NAME = "simulator"
+MODEL = "simulated"  # where it is one of several, requests are sent to it by this name
 _KEPT_BACK = 8  # tokens of the context that no prompt may have, about as in SGLang
 _DEFAULT_MAX_TOKENS = 128
 _CHATS_KEPT = 4096
@@ -109,16 +110,16 @@ class Server:
             call.answer(_error(f"The {NAME} has no {call.method} {call.path}."), 404)
 
     def _model(self) -> object:
-        return {"model_path": NAME, "tokenizer_path": NAME, "is_generation": True}
+        return {"model_path": MODEL, "tokenizer_path": MODEL, "is_generation": True}
 
     def _models(self) -> object:
-        return {"object": "list", "data": [{"id": NAME, "object": "model", "max_model_len": self._context}]}
+        return {"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": self._context}]}
 
     def _info(self) -> object:
         slots = self._engine.slots // self._shared_by
         return {
-            "model_path": NAME,
-            "served_model_name": NAME,
+            "model_path": MODEL,
+            "served_model_name": MODEL,
             "version": NAME,
             "tp_size": 1,
             "dp_size": 1,
@@ -189,7 +190,7 @@ class Server:
             text = request.answer.text(over=finish is not None)
             delta, sent = {"role": "assistant", "content": text[sent:]}, len(text)
             choice = {"index": 0, "delta": delta, "finish_reason": finish}
-            head = {"id": rid, "object": "chat.completion.chunk", "created": created, "model": NAME}
+            head = {"id": rid, "object": "chat.completion.chunk", "created": created, "model": MODEL}
             options = asked.stream_options
             shown = {"usage": usage(request)} if finish and options and options.include_usage else {}
             return head | {"choices": [choice]} | shown
@@ -197,7 +198,7 @@ class Server:
         def document(request: Request, finish: Finish | None) -> object:
             message = {"role": "assistant", "content": request.answer.text(over=True)}
             choice = {"index": 0, "message": message, "finish_reason": finish}
-            head = {"id": rid, "object": "chat.completion", "created": created, "model": NAME}
+            head = {"id": rid, "object": "chat.completion", "created": created, "model": MODEL}
             return head | {"choices": [choice], "usage": usage(request)}
 
         max_tokens = asked.max_completion_tokens or asked.max_tokens or _DEFAULT_MAX_TOKENS

@@ -22,6 +22,8 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     Attributes:
         source: what was measured, where and how.
         step_ms: a denoise step, forward included, by the rows of the forward.
+        context_ms: what a step is longer for each 1,000 tokens that come before its rows' blocks, of all rows
+            together.
         prompt_ms: a forward of prompt blocks alone, by their number.
         round_ms: the scheduler's work between two rounds, by the requests that take part.
         commit_ms: what the same work is longer for each block that was finished.
@@ -33,6 +35,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     source: str
     step_ms: _Curve
+    context_ms: float
     prompt_ms: _Curve
     round_ms: _Curve
     commit_ms: float

@@ -23,6 +23,7 @@ from loadtest.versus.connection import ask_once
 DIRECT, OURS = "direct", "dllm-stack"
 NAMES = [DIRECT, *PEERS, OURS]
 _RETRY_S = 0.2
+_TOLD = 300  # bytes of a wrong answer
 
 
 class UnusableError(Exception):
@@ -145,7 +146,10 @@ async def _serves(made: Stand, urls: list[str]) -> None:
                 return
             if time.monotonic() > until:
                 statuses = {answer.status for answer in answers}
-                raise UnusableError(f"{made.name} answers {statuses} {found} instead of {right!r}")
+                said = answers[0].body[:_TOLD].decode(errors="replace")
+                raise UnusableError(
+                    f"{made.name} answers {statuses} {found} instead of {right!r}, at last with {said!r}"
+                )
             await asyncio.sleep(_RETRY_S)
 
 

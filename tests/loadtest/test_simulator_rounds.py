@@ -21,6 +21,7 @@ from worker.dllm import decoder
 TABLE = Table(
     source="made up",
     step_ms={1: 10, 2: 12, 8: 24},
+    context_ms=0,
     prompt_ms={1: 5, 4: 8},
     round_ms={1: 2},
     commit_ms=0.0,
@@ -99,6 +100,28 @@ def test_neighbours_step_together_and_cost_what_their_number_does(voice: Voice, 
     (first, second) = stand.seen["h"].at_ms
     assert second - first == pytest.approx(FORWARDS * 24 + 2, rel=0.25)
     assert second - first > 2 * (FORWARDS * 10 + 2)
+
+
+def test_what_stands_before_a_block_costs(voice: Voice, clock: ComputedClock) -> None:
+    stand = Stand(voice, clock, with_steps(context_ms=100))
+    stand.ask("a", prompt=2 * BLOCK, tokens=2 * BLOCK)
+    clock.run()
+    (first, second) = stand.seen["a"].at_ms
+    assert second - first == pytest.approx(FORWARDS * (10 + 0.1 * 3 * BLOCK) + 2)
+
+
+def test_so_does_what_stands_before_a_prompts_blocks(voice: Voice) -> None:
+    first_ms = {}
+    for context_ms in (0, 100):
+        clock = ComputedClock()
+        stand = Stand(voice, clock, with_steps(context_ms=context_ms, step_ms={1: 10}, steps={30: 1}))
+        stand.ask("stream")
+        clock.run(until=0.02)
+        stand.ask("prompt", prompt=2 * BLOCK, tokens=1)
+        clock.run()
+        first_ms[context_ms] = stand.seen["prompt"].at_ms[0]
+    # Of its two blocks, beside the stream, one has 32 tokens before it; of its answer's each step 64.
+    assert first_ms[100] - first_ms[0] == pytest.approx(0.1 * BLOCK + 31 * 0.1 * 2 * BLOCK)
 
 
 def test_a_late_timer_does_not_slow_it_down(voice: Voice, clock: ComputedClock) -> None:

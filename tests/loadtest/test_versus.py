@@ -94,3 +94,25 @@ def test_targets_are_met_missed_or_not_measured() -> None:
     assert [target.met for target in targets(results)] == [True, False, None, True, True, True]
     results.versions = {"smg": "1", OURS: "2"}
     assert "3 of 20" in report.trials(results)
+
+
+@pytest.mark.parametrize(
+    ("ours", "met", "word"),
+    [
+        ([101.0, 103.0, 99.0], True, "met  "),
+        ([99.0, 97.0, 101.0], True, "met within the spread"),
+        ([70.0, 71.0, 130.0], False, "MISSED"),  # one round of luck
+    ],
+)
+def test_a_target_missed_by_less_than_rounds_differ_is_told_apart(
+    ours: list[float], met: bool, word: str
+) -> None:
+    results = Results()
+    # The machine was slower in the second round, for both.
+    for name, rates in ((OURS, ours), ("sglang-router", [100.0] * 3)):
+        slowed = [rate * speed for rate, speed in zip(rates, (1.0, 0.5, 1.0), strict=True)]
+        results.speed[name, PACED_STREAM] = Measured([0.1], [0.1], slowed, answers=3)
+    (target,) = (each for each in targets(results) if PACED_STREAM in each.name)
+    assert target.met == met
+    assert str(target).startswith(word)
+    assert "spread 0.0" in str(target)

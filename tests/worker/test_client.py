@@ -224,4 +224,4 @@ async def test_a_cancelled_stop_closes_the_stream_all_the_same(fake_engine: str)
         stopping.cancel()
         await asyncio.wait({stopping})
         assert stopping.cancelled()
-        assert generation._response.closed
+        assert generation._answer.ended

@@ -140,7 +140,7 @@ class FakeGeneration:
         self._block_size = block_size
         self._end = begin + max_tokens
 
-    async def next(self) -> Progress:
+    async def next(self, within_s: float = 0) -> Progress:
         await asyncio.sleep(0)
         case, position = self._case, len(self._case.prompt) + self._at - self._first
         whole = (position // self._block_size + 1) * self._block_size - position
@@ -291,16 +291,38 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(FakeRenderer(tokens), prompt, model, decoding)
 
 
+class FakeClock:
+    """Of a run: `steps_s` go by between its looks at it, in turn."""
+
+    def __init__(self) -> None:
+        self.steps_s = [1.0]
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        self.steps_s.append(step := self.steps_s.pop(0))
+        self._now += step
+        return self._now
+
+
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     monkeypatch.setattr(run_module, "_FIRST_RETRY_S", 0)
+    clock = FakeClock()
+    monkeypatch.setattr(run_module, "time", clock)
+    return clock
 
 
 async def live(
-    case: Case, history: list[tuple[str, int]], block_sizes: list[int], longest: int, follow: bool
+    case: Case,
+    history: list[tuple[str, int]],
+    block_sizes: list[int],
+    longest: int,
+    follow: bool,
+    streamed: bool = True,
 ) -> Ticket:
     """Runs the job, attempt after attempt, as router and gateway do, until its ticket has an end."""
-    job = Job(id=JOB_ID, pool="tiny", gateway="g", prompt=TokenPrompt(case.prompt), decoding=case.decoding)
+    prompt = TokenPrompt(case.prompt)
+    job = Job(id=JOB_ID, pool="tiny", gateway="g", prompt=prompt, decoding=case.decoding, streamed=streamed)
     ticket, queue, workers = Ticket(job, lambda: None), FakeQueue(history), 0
     while True:
         # The gateway reads from the beginning, as it does after each error: what it has seen comes again.
@@ -362,11 +384,21 @@ histories = st.lists(st.tuples(st.sampled_from(FAULTS), st.integers(0, 50)), max
     block_sizes=st.lists(st.integers(1, 8), min_size=1, max_size=3),
     longest=st.integers(9, 60),
     follow=st.booleans(),
+    streamed=st.booleans(),
+    steps_s=st.lists(st.sampled_from([0.02, 0.06, 0.2]), min_size=1, max_size=4),
 )
 def test_the_client_gets_the_answer_of_the_undisturbed_run(
-    case: Case, history: list[tuple[str, int]], block_sizes: list[int], longest: int, follow: bool
+    case: Case,
+    history: list[tuple[str, int]],
+    block_sizes: list[int],
+    longest: int,
+    follow: bool,
+    streamed: bool,
+    steps_s: list[float],
+    clock: FakeClock,
 ) -> None:
-    ticket = asyncio.run(live(case, history.copy(), block_sizes, longest, follow))
+    clock.steps_s = steps_s.copy()
+    ticket = asyncio.run(live(case, history.copy(), block_sizes, longest, follow, streamed))
     token_ids, text, reason, matched = case.undisturbed()
     end = cast(Any, ticket.end)
     assert end.problem is None
@@ -403,3 +435,15 @@ async def test_a_run_that_lacks_what_redis_has_lost_gives_its_job_back() -> None
     claim = Claim(job, 2, Committed(token_ids=[1, 2], characters=2))
     assert await Run(runner_of("w", queue, case, 1, 60), claim).execute() == "cancelled"
     assert (queue.redis.answer, queue.redis.worker, queue.redis.stream) == ([1], None, [])
+
+
+@pytest.mark.parametrize(("streamed", "texts"), [(True, list("abcdefgh")), (False, ["a", "bcd", "efg", "h"])])
+async def test_blocks_of_an_answer_that_nobody_watches_go_together(
+    clock: FakeClock, streamed: bool, texts: list[str]
+) -> None:
+    """The first at once, then what came in 0.1 s; the last with the end."""
+    letters = FakeRenderer([bytes([97 + each]) for each in range(8)])
+    case = Case(letters, [1], list(range(1, 9)), Decoding(max_tokens=8))
+    clock.steps_s = [0.04]
+    ticket = await live(case, [], [1], 60, follow=True, streamed=streamed)
+    assert [arrival.block.text for arrival in ticket.take()] == texts

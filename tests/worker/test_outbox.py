@@ -25,3 +25,18 @@ def test_blocks_of_a_continued_answer() -> None:
     outbox.add([], "g")
     assert outbox.behind(5) == (Place(5, 6), block([], "g", Work()))
     assert [outbox.reaches(tokens) for tokens in range(6)] == [False, False, True, False, True, True]
+
+
+def test_what_is_joined_is_sent_as_one_block() -> None:
+    outbox = Outbox(Committed())
+    outbox.prompt_tokens = 9
+    outbox.add([1], "a", THREE)
+    outbox.add([2, 3], "bc", FOUR)
+    outbox.add([4], "", THREE, joined=True)
+    outbox.add([], "d", joined=True)
+    whole = Work(forwards=7, steps=5, edits=1)
+    assert outbox.behind(1) == (Place(1, 1), block([2, 3, 4], "bcd", whole))
+    assert outbox.end == Place(4, 4)
+    assert not outbox.reaches(3)
+    outbox.add([5], "e", FOUR)
+    assert outbox.behind(4) == (Place(4, 4), block([5], "e", FOUR))

@@ -33,6 +33,24 @@ def attached(folder: Path, dllm: str = MODES) -> plan.Plan:
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:30000",
+        "http://",
+        "http://:30000",
+        "http://engine:300000",
+        "http://engine/v1",
+        "ftp://engine",
+    ],
+)
+def test_an_engines_address_is_a_servers(tmp_path: Path, url: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(MODEL.format(dllm=MODES))
+    with pytest.raises(plan.Refusal, match=r"worker\.engine_url"):
+        plan.make(WorkerSettings(model=str(file), engine_url=url), created=0)
+
+
+@pytest.mark.parametrize(
     ("dllm", "size"),
     [
         (MODES, 32),

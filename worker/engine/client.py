@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
-from weakref import WeakSet
 
-import aiohttp
 import msgspec
 
 from dllm_stack.decoding import EngineOptions
@@ -19,20 +16,19 @@ from dllm_stack.messages import Decoding, Trace
 from dllm_stack.tracing import written
 from worker.engine import ask
 from worker.engine.generation import EngineFault, EngineRefusal, Generation, Progress, error_of
+from worker.engine.http import Answer, Http, HttpError
 from worker.engine.wire import Finish, Models, ServerInfo
 from worker.prompt import Limits
 
 _CALL_S = 10.0  # limit of a call that the HTTP server answers by itself
-_CONNECT_S = 5.0
 _METRICS_S = 2.0  # less than a scrape takes at most
-# uvicorn closes an idle connection after 5 s; one that we reuse must not be about to close.
-_KEEP_ALIVE_S = 2.0
+_MOST_BYTES = 64 << 20  # of such a call's answer
 # SGLang ends a request at its context length less 2 (srt/managers/scheduler.py, init_req_max_new_tokens).
 _KEPT_BACK = 2
 
 __all__ = ["EngineClient", "EngineFault", "EngineInfo", "EngineRefusal", "Finish", "Generation", "Progress"]
 
-_Answer = TypeVar("_Answer")
+_Told = TypeVar("_Told")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,13 +54,7 @@ class EngineClient:
         self._autoregressive = False
         self._streams_deltas = False
         self._last_sign = time.monotonic()
-        self._generations: WeakSet[Generation] = WeakSet()
-        self._session = aiohttp.ClientSession(
-            url,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-            json_serialize=lambda body: _encode(body).decode(),  # `json` takes several times as long
-        )
+        self._http = Http(url)
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,10 +62,7 @@ class EngineClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # aiohttp lets whoever reads a stream wait for ever when its session is closed.
-        for generation in self._generations:
-            generation.break_off()
-        await self._session.close()
+        self._http.close("the engine has been given up")
 
     @property
     def quiet_s(self) -> float:
@@ -136,48 +123,68 @@ class EngineClient:
         Raises:
             EngineFault, EngineRefusal
         """
-        rid = uuid.uuid4().hex  # fresh each time: SGLang refuses one it has just seen, and aborts by prefix
-        body = ask.body(rid, token_ids, max_tokens, decoding, options, autoregressive=self._autoregressive)
-        with self._reaching():
-            response = await self._session.post("/generate", json=body, headers=written(trace))
-        if response.status != 200:
-            raise await error_of(response)
-        generation = Generation(self, rid, response, deltas=self._streams_deltas, merge=self._autoregressive)
-        self._generations.add(generation)
-        return generation
+        rid = ""
+
+        def body() -> bytes:
+            nonlocal rid
+            # Fresh each time: SGLang refuses one it has just seen, and aborts by prefix.
+            rid = uuid.uuid4().hex
+            return _encode(
+                ask.body(rid, token_ids, max_tokens, decoding, options, autoregressive=self._autoregressive)
+            )
+
+        answer = await self._ask("POST", "/generate", body, written(trace), events=True)
+        if answer.status != 200:
+            raise await error_of(answer)
+        return Generation(self, rid, answer, deltas=self._streams_deltas, merge=self._autoregressive)
 
     async def abort(self, rid: str) -> None:
         """Raises EngineFault. Returns when the engine has heard of it, not when it has stopped."""
-        with self._reaching():
-            async with self._session.post("/abort_request", json={"rid": rid}) as response:
-                if response.status != 200:
-                    raise await error_of(response)
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        if self._session.closed:
-            raise EngineFault("The engine has been given up.")
-        try:
-            yield
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineFault(f"The engine cannot be reached: {error!r}") from error
+        answer = await self._ask("POST", "/abort_request", lambda: _encode({"rid": rid}))
+        if answer.status != 200:
+            raise await error_of(answer)
+        answer.leave()
 
     async def metrics(self) -> bytes:
         """Its own, in Prometheus' text. Raises EngineFault."""
-        with self._reaching():
-            async with asyncio.timeout(_METRICS_S), self._session.get("/metrics") as response:
-                return await response.read() if response.status == 200 else b""
+        return await self._fetch("/metrics", _METRICS_S)
 
     async def _is_ok(self, path: str, within_s: float) -> bool:
         try:
-            async with asyncio.timeout(within_s), self._session.get(path) as response:
-                return response.status == 200
-        except (aiohttp.ClientError, TimeoutError):
+            await self._fetch(path, within_s)
+        except EngineFault:
             return False
+        return True
 
-    async def _get(self, path: str, kind: type[_Answer]) -> _Answer:
+    async def _get(self, path: str, kind: type[_Told]) -> _Told:
         try:
-            async with asyncio.timeout(_CALL_S), self._session.get(path, raise_for_status=True) as response:
-                return msgspec.json.decode(await response.read(), type=kind)
-        except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError) as error:
-            raise EngineFault(f"The engine's {path} is of no use: {error!r}") from error
+            return msgspec.json.decode(await self._fetch(path, _CALL_S), type=kind)
+        except msgspec.MsgspecError as error:
+            raise EngineFault(f"The engine's {path} is of no use: {error}") from error
+
+    async def _fetch(self, path: str, within_s: float) -> bytes:
+        try:
+            async with asyncio.timeout(within_s):
+                answer = await self._ask("GET", path)
+                body = await answer.body(_MOST_BYTES)
+        except (HttpError, TimeoutError) as error:
+            raise EngineFault(f"The engine does not answer {path}: {error!r}") from error
+        if answer.status != 200:
+            raise EngineFault(f"The engine answers {path} with HTTP status {answer.status}.")
+        return body
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Callable[[], bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        events: bool = False,
+    ) -> Answer:
+        if self._http.closed:
+            raise EngineFault("The engine has been given up.")
+        try:
+            return await self._http.ask(method, path, body, headers, events=events)
+        except HttpError as error:
+            raise EngineFault(f"The engine cannot be reached: {error}") from error

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from typing import Protocol
 
-import aiohttp
 import msgspec
 
 from dllm_stack.messages import Work
+from worker.engine.http import Answer, HttpError
 from worker.engine.wire import Event, Finish, Logprobs, StreamError
 
 _STOP_S = 1.0  # an engine that works ends an aborted request within one round of its scheduler
-_ERROR_S = 10.0  # limit of reading an error
+_ERROR_S, _ERROR_BYTES = 10.0, 64 << 10  # limits of reading an error
+_ERROR_CHARACTERS = 2000  # of it are passed on
 
 
 class EngineFault(Exception):
@@ -77,28 +79,27 @@ class Generation:
             whoever is slower than that gets several at a time.
     """
 
-    def __init__(
-        self, client: Client, rid: str, response: aiohttp.ClientResponse, *, deltas: bool, merge: bool
-    ) -> None:
+    def __init__(self, client: Client, rid: str, answer: Answer, *, deltas: bool, merge: bool) -> None:
         self._deltas = deltas
         self._merge = merge
         self._client = client
         self._rid = rid
-        self._response = response
-        self._events = bytearray()
+        self._answer = answer
         self._tokens = 0  # of the answer, so far
         self._failure: EngineFault | EngineRefusal | None = None  # has come, and is still to be raised
         self._over = False
+        self._stopped = False  # all that could be done
 
-    async def next(self) -> Progress:
+    async def next(self, within_s: float = math.inf) -> Progress:
         """The next event; may be awaited again after it was cancelled.
 
         Raises:
+            TimeoutError: the engine was silent for so long.
             EngineFault: the stream ended or broke before the answer was finished.
             EngineRefusal
         """
-        progress = self._read(await self._next_event())
-        while self._merge and progress.finish is None and (event := self._event_that_came()) is not None:
+        progress = self._read(await self._next_event(within_s))
+        while self._merge and progress.finish is None and (event := self._answer.came()) is not None:
             try:
                 progress = progress.followed_by(self._read(event))
             except (EngineFault, EngineRefusal) as error:
@@ -133,45 +134,32 @@ class Generation:
             all that could be done.
         """
         try:
-            async with asyncio.timeout(_STOP_S):
-                if not self._over:
+            if not self._over and not self._stopped:
+                self._stopped = True
+                async with asyncio.timeout(_STOP_S):
                     await self._client.abort(self._rid)
-                while not self._over:
-                    await self.next()
-                # Read to its end, the connection can be used again.
-                while await self._response.content.readany():
-                    pass
-        except (EngineFault, EngineRefusal, TimeoutError, aiohttp.ClientError):
+                    while not self._over:
+                        await self.next()
+        except (EngineFault, EngineRefusal, TimeoutError):
             pass
         finally:
-            self._response.close()
+            if self._over:
+                self._answer.leave()  # what is left says nothing more
+            else:
+                self._answer.close()
         return self._over
 
-    def break_off(self) -> None:
-        """The engine has been given up: `next` raises EngineFault, also where it is awaited already."""
-        self._response.content.set_exception(aiohttp.ClientConnectionError("the engine has been given up"))
-
-    async def _next_event(self) -> bytes:
+    async def _next_event(self, within_s: float) -> bytes:
         if self._failure is not None:
             raise self._failure
-        while (event := self._event_that_came()) is None:
-            try:
-                chunk = await self._response.content.readany()
-            except (aiohttp.ClientError, TimeoutError) as error:
-                raise EngineFault(f"The engine's stream broke: {error!r}") from error
-            if not chunk:
-                raise EngineFault("The engine's stream ended before the answer did.")
-            self._client.saw_life()
-            self._events += chunk
+        try:
+            event = await self._answer.next(within_s)
+        except HttpError as error:
+            raise EngineFault(f"The engine's stream broke: {error}") from error
+        if event is None:
+            raise EngineFault("The engine's stream ended before the answer did.")
+        self._client.saw_life()
         return event
-
-    def _event_that_came(self) -> bytes | None:
-        while (end := self._events.find(b"\n\n")) >= 0:
-            event = bytes(self._events[:end])
-            del self._events[: end + 2]
-            if event.startswith(b"data: {"):
-                return event[6:]
-        return None
 
 
 # SGLang's scheduler ends a request with this, as its own failure, when a grammar lets no token follow.
@@ -196,13 +184,12 @@ def _decode_event(event: bytes) -> Event:
         raise EngineFault(f"The engine sent an event that cannot be read: {error}") from error
 
 
-async def error_of(response: aiohttp.ClientResponse) -> EngineFault | EngineRefusal:
-    """What a response other than 200 says, whichever of SGLang's shapes it has."""
+async def error_of(answer: Answer) -> EngineFault | EngineRefusal:
+    """What an answer other than 200 says, whichever of SGLang's shapes it has."""
     try:
         async with asyncio.timeout(_ERROR_S):
-            body = (await response.text())[:2000]
-    except (aiohttp.ClientError, TimeoutError):
-        body = ""
-    finally:
-        response.close()
-    return _raised(StreamError(body.strip() or "no reason given", response.status))
+            body = await answer.body(_ERROR_BYTES)
+    except (HttpError, TimeoutError):
+        body = b""
+    text = body.decode(errors="replace")[:_ERROR_CHARACTERS].strip()
+    return _raised(StreamError(text or f"no reason given, HTTP status {answer.status}", answer.status))

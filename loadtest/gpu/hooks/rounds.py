@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,6 +25,7 @@ class Round:
         rows: requests that were denoised.
         prefix: tokens that come before the block of the row that has the fewest.
         forwards_s: of each forward, from its call until its logits are there.
+        computed: of each forward its rows of one block, prompts' too, and the tokens before all these blocks.
     """
 
     begin_s: float
@@ -32,13 +33,20 @@ class Round:
     rows: int
     prefix: int
     forwards_s: list[float]
+    computed: list[tuple[int, int]] = field(default_factory=list)
 
 
 def read(folder: Path, begin_s: float, end_s: float) -> list[Round]:
     """The rounds of an engine that lie between two moments."""
     lines = (folder / _FILE).read_text().splitlines()
-    rounds = (Round(*json.loads(line)) for line in lines)
+    rounds = (_read(line) for line in lines)
     return [each for each in rounds if begin_s <= each.begin_s and each.end_s <= end_s]
+
+
+def _read(line: str) -> Round:
+    values = json.loads(line)
+    values[-1] = [(rows, context) for rows, context in values[-1]]
+    return Round(*values)
 
 
 class Recorder:
@@ -51,6 +59,7 @@ class Recorder:
         self._folder = folder
         self._file: TextIO | None = None
         self._stopwatches: list[_Stopwatch] | None = None  # of the round under way
+        self._computed: list[tuple[int, int]] = []  # in it
         self._profile = Profile(folder)
 
     def around_run(
@@ -67,24 +76,27 @@ class Recorder:
             return original(algorithm, runner, batch, *others, **named)
         prefix = min(batch.extend_prefix_lens_cpu or [0])
         self._profile.before(batch.rids, prefix)
-        self._stopwatches = []
+        self._stopwatches, self._computed = [], []
         begin = time.perf_counter()
         result = original(algorithm, runner, batch, *others, **named)
         end = time.perf_counter()
         stopwatches, self._stopwatches = self._stopwatches, None
         self._profile.after(len(stopwatches))
         forwards = [stopwatch.seconds() for stopwatch in stopwatches]
-        self._write(Round(begin, end, batch.batch_size, prefix, forwards))
+        self._write(Round(begin, end, batch.batch_size, prefix, forwards, self._computed))
         return result
 
-    def around_forward(self, original: Callable[..., Any], runner: Any, *others: Any, **named: Any) -> Any:
+    def around_forward(
+        self, original: Callable[..., Any], runner: Any, batch: Any, *others: Any, **named: Any
+    ) -> Any:
         """AROUND hook on the model's forward."""
         if self._stopwatches is None:  # SGLang is capturing graphs
-            return original(runner, *others, **named)
+            return original(runner, batch, *others, **named)
         stopwatch = _GpuStopwatch() if runner.device == "cuda" else _Stopwatch()
-        result = original(runner, *others, **named)
+        result = original(runner, batch, *others, **named)
         stopwatch.stop()
         self._stopwatches.append(stopwatch)
+        self._computed.append((batch.batch_size, sum(batch.extend_prefix_lens_cpu or [])))
         return result
 
     def _write(self, done: Round) -> None:

@@ -220,7 +220,7 @@ bench-gpu-stack: ## The whole stack, its engine alone and one with a single requ
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.stack --out $(or $(JSON),.run/gpu-stack.json) $(OPTIONS)
 
-bench-gpu-tensor: ## Stock and ours on one GPU and on two, ids, and two workers against one of two GPUs: on two H200s (8 minutes)
+bench-gpu-tensor: ## Stock and ours on one GPU and on two, ids, and two workers against one of two GPUs: on two H200s
 	@mkdir -p .run
 	@$(PYTHON) -m loadtest.gpu.tensor --out $(or $(JSON),.run/gpu-tensor.json) $(OPTIONS)
 

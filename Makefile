@@ -191,7 +191,7 @@ show-scale: $(VENV)/bin/redis-server ## What the queue costs with 1,000 to 1,000
 show-image: setup ## The image of gateway and router, built and run without a registry (root, buildah, debootstrap)
 	@$(VENV)/bin/python -m deploy.images.show
 
-show-tensor: setup $(OLDEST)/.installed ## Two ranks on two cores: the ids of one, alone and mixed; a rank that dies, hangs or differs (8 minutes)
+show-tensor: setup $(OLDEST)/.installed ## Two ranks on two cores: the ids of one, alone and mixed; a rank that dies, hangs or differs (9 minutes)
 	@DLLM_TEST_TENSOR=1 $(VENV)/bin/python -m pytest tests/engine/tensor
 
 show-decoding: setup $(OLDEST)/.installed ## Every decoding algorithm against its plain form, alone and mixed, on both SGLangs

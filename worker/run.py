@@ -136,8 +136,9 @@ class Run:
             return self._interrupted.result()
         finally:
             # The engine is stopped on the way out of `_answer`, and only then is the job ended.
-            answer.cancel()
-            await asyncio.wait({answer})
+            if not answer.done():
+                answer.cancel()
+                await asyncio.wait({answer})
 
     async def _answer(self) -> End | GiveBack:
         if not self._runner.engine.ready:

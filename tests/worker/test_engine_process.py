@@ -74,7 +74,7 @@ async def test_stopping_leaves_none_of_its_processes(tmp_path: Path) -> None:
 SHARING = """
 import mmap, multiprocessing, os, time
 lock = multiprocessing.get_context("spawn").Lock()
-names = [f"/dev/shm/{name}_{os.getpid()}" for name in ("sglang_loads", "checkpoint")]
+names = [f"/dev/shm/{name}_{os.getpid()}" for name in ("sglang_loads", "nccl-Xy", "checkpoint")]
 for name in names:
     with open(name, "w+b") as file:
         file.truncate(4096)

@@ -22,8 +22,9 @@ log = structlog.get_logger()
 _POLL_S = 0.2
 _KILL_S = 10.0  # a process that holds a GPU takes a while to be gone
 _SHARED_MEMORY = "/dev/shm"
-# Python's semaphores, Python's shared memory, SGLang's. Others may keep other things there: checkpoints.
-_OF_ENGINES = ("sem.mp-", "psm_", "sgl")
+# Python's semaphores, Python's shared memory, SGLang's, torch's, NCCL's between the GPUs of one engine.
+# Others may keep other things there: checkpoints.
+_OF_ENGINES = ("sem.mp-", "psm_", "sgl", "torch_", "nccl-")
 _LOG_BYTES = 16 << 20
 _TAIL_BYTES = 16 << 10
 

@@ -50,16 +50,23 @@ class Application(FastAPI):
         before its answer to an exception."""
         app = super().build_middleware_stack()
         app = self._guard(_Direct(app, self._direct))
-        app = Cors(app, self._cors_origins) if self._cors_origins else app
-        return _EveryAnswer(app, self._closes)
+        failure: ASGIApp = error_response(INTERNAL)
+        if self._cors_origins:
+            app, failure = Cors(app, self._cors_origins), Cors(failure, self._cors_origins)
+        return _EveryAnswer(app, failure, self._closes)
 
 
 class _EveryAnswer:
     """Has its request's id, and ends its connection if it is to. A request that fails here without one gets
-    one."""
+    one.
 
-    def __init__(self, app: ASGIApp, closes: Callable[[], bool]) -> None:
+    Args:
+        failure: answers such a request.
+    """
+
+    def __init__(self, app: ASGIApp, failure: ASGIApp, closes: Callable[[], bool]) -> None:
         self._app = app
+        self._failure = failure
         self._closes = closes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +92,7 @@ class _EveryAnswer:
             if started:
                 raise
             log.exception("unexpected error", request=request_id, path=scope["path"][:200])
-            await error_response(INTERNAL)(scope, receive, send_completed)
+            await self._failure(scope, receive, send_completed)
 
 
 class _Direct:

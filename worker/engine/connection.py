@@ -16,6 +16,7 @@ import httptools
 from worker.engine.events import Events
 
 MOST_UNREAD = 256 << 10  # bytes that may wait for the reader; beyond, the server waits
+LONGEST_HEAD = 64 << 10  # bytes, also of all together that come before an answer's own
 LONGEST_EVENT = 256 << 20  # bytes; it has all tokens of the answer, and what is told of each
 _REST_S = 1.0  # for what is left of an answer that nobody reads on
 
@@ -174,7 +175,8 @@ class Answer:
 
     def _check(self) -> None:
         if self._error is not None:
-            raise self._error.with_traceback(None)
+            # Another one, as what is raised holds those who were awaiting it, and they hold this.
+            raise type(self._error)(*self._error.args)
 
     async def _more(self, within_s: float) -> None:
         """Returns once something has come, or the end."""
@@ -217,7 +219,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
         self._answer: Answer | None = None  # that has not ended
-        self._heard = False  # something of it
+        self._heard = 0  # bytes of it, until its head has come
         self._until_closed = True  # nothing else says where it ends
 
     @property
@@ -226,7 +228,7 @@ class Connection(asyncio.Protocol):
 
     def ask(self, request: bytes, *, events: bool) -> Answer:
         self._answer = Answer(self, events=events)
-        self._heard = False
+        self._heard = 0
         self._transport.write(request)
         return self._answer
 
@@ -262,13 +264,18 @@ class Connection(asyncio.Protocol):
         if self._answer is None:
             self.drop("the server sent what nobody had asked for")
             return
-        self._heard = True
+        answer = self._answer
+        if not answer.status:
+            self._heard += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.drop(f"what the server sent is no HTTP: {error!r}")
+        if not answer.status and self._heard > LONGEST_HEAD:
+            self.drop(f"the head of an answer has more than {LONGEST_HEAD} bytes")
 
     def connection_lost(self, error: Exception | None) -> None:
+        del self._parser  # which holds this
         self._pool.lost(self)
         if error is None and self._answer is not None and self._answer.status and self._until_closed:
             self._end(None)

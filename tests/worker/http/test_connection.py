@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 from typing import cast
 
 import pytest
@@ -241,6 +244,39 @@ async def test_an_event_without_end_has_one(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(HttpError, match="more than 1000 bytes"):
         await asked.next()
     assert line.transport.closing
+
+
+@pytest.mark.parametrize(
+    "piece", [b"x-more: x\r\n", b"\r\nHTTP/1.1 103 Early Hints\r\n"], ids=["one head", "hint after hint"]
+)
+async def test_a_head_without_end_has_one(monkeypatch: pytest.MonkeyPatch, piece: bytes) -> None:
+    monkeypatch.setattr(connections, "LONGEST_HEAD", 1000)
+    line = Line()
+    asked = line.asked()
+    line.hear(answer(b"x" * 2000))  # which is no head
+    assert await parts(asked) == []
+    asked = line.asked()
+    line.hear(b"HTTP/1.1 103 Early Hints\r\n", *[piece] * 100)
+    assert line.transport.closing
+    with pytest.raises(HttpError, match="more than 1000 bytes"):
+        await asked.head()
+
+
+@pytest.mark.parametrize("heard", [[], [CHUNKED], [answer(b"{}")]])
+async def test_what_is_over_is_gone_without_the_garbage_collector(heard: list[bytes]) -> None:
+    gc.disable()
+    try:
+        line = Line()
+        asked = line.asked()
+        line.hear(*heard)
+        line.hang_up()
+        with suppress(HttpError):
+            await asked.next()
+        gone = weakref.ref(asked), weakref.ref(line.connection)
+        del asked, line.connection
+        assert (gone[0](), gone[1]()) == (None, None)
+    finally:
+        gc.enable()
 
 
 async def test_a_paused_connection_can_be_used_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,6 +162,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     edits: int = 0  # tokens replaced after they had been committed
 
 
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """One of several blocks of the engine that were sent as one."""
+
+    tokens: int
+    work: Work
+
+
 class Likely(msgspec.Struct, frozen=True, array_like=True):
     """A token that might have been drawn, and how likely it was."""
 
@@ -186,7 +193,8 @@ class Took(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Newly committed tokens of one job: usually a block, fewer at either end of an answer.
+    """Newly committed tokens of one job: usually a block, fewer at either end of an answer, and several where
+    the answer is not streamed.
 
     `text` may lag behind `token_ids`: an unfinished character or a possible stop string is held back.
     """
@@ -195,6 +203,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token_ids: list[int]
     prompt_tokens: int
     work: Work = Work()
+    parts: list[Part] = []  # those that it is made of, if it is several
     logprobs: list[TokenLogprob] = []  # one a token, where the request asks for them
     took: Took | None = None  # of an attempt's first block
 

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from dllm_stack.messages import Block, End, TokenLogprob, Work
+from dllm_stack.messages import Block, End, Part, TokenLogprob
 from dllm_stack.outcomes import Problem
+from dllm_stack.work import parts_of
 from gateway.pace import Pace, Request
 from gateway.ticket import Arrival, Ticket
-
-
-class Cost(NamedTuple):
-    """Of one block."""
-
-    tokens: int
-    work: Work
 
 
 class Answer:
@@ -25,7 +19,7 @@ class Answer:
         choices: the indices under which the client gets it.
         is_first: of its prompt's answers, so that the prompt is counted once.
         end: how it ended, once all of it has been added.
-        costs: of each block with tokens.
+        costs: of each of the engine's blocks with tokens.
         logprobs: one a token, where the request asks for them; none if they are not kept.
     """
 
@@ -42,7 +36,7 @@ class Answer:
         self.ticket = ticket
         self.end: End | None = None
         self.token_ids: list[int] = []
-        self.costs: list[Cost] = []
+        self.costs: list[Part] = []
         self.logprobs: list[TokenLogprob] = []
         self._texts: list[str] = []
         self._prompt_tokens = 0
@@ -56,7 +50,7 @@ class Answer:
         self.token_ids.extend(block.token_ids)
         self._prompt_tokens = block.prompt_tokens
         if block.token_ids:
-            self.costs.append(Cost(len(block.token_ids), block.work))
+            self.costs += parts_of(block)
         if self._keeps_logprobs:
             self.logprobs += block.logprobs
         self._pace.add(arrival, self.ticket.sent_at, seen)

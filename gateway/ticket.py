@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dllm_stack.messages import Block, Committed, End, Job, Passed, Place, Reply
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
-from dllm_stack.work import NONE
+from dllm_stack.work import beyond, parts_of, total
 
 
 class Arrival(NamedTuple):
@@ -104,16 +104,20 @@ class Ticket:
         characters = len(self._text) - after.characters
         if tokens < 0 or characters < 0:
             return None
+        if not tokens and not characters:
+            return block
         known_ids = self._token_ids[after.tokens :][: len(block.token_ids)]
         known_text = self._text[after.characters :][: len(block.text)]
         if block.token_ids[:tokens] != known_ids or block.text[:characters] != known_text:
             return None
+        left = beyond(parts_of(block), tokens)
         return replace(
             block,
             token_ids=block.token_ids[tokens:],
             text=block.text[characters:],
             logprobs=block.logprobs[tokens:],
-            work=NONE if known_ids else block.work,  # it was told with the block's first token
+            work=total(part.work for part in left),
+            parts=left if len(left) > 1 else [],
         )
 
 

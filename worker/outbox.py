@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from dllm_stack.messages import Block, Committed, Place, TokenLogprob, Took, Work
-from dllm_stack.work import NONE, total
+from dllm_stack.work import NONE, parts_of, total
 
 
 class Outbox:
@@ -86,5 +86,6 @@ def _joined(one: Block, other: Block) -> Block:
         text=one.text + other.text,
         token_ids=one.token_ids + other.token_ids,
         work=total((one.work, other.work)),
+        parts=parts_of(one) + parts_of(other) if other.token_ids else one.parts,
         logprobs=one.logprobs + other.logprobs,
     )

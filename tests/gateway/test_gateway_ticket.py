@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dllm_stack.messages import Block, Committed, End, Job, Place, Reply, TextPrompt, Work
+from dllm_stack.messages import Block, Committed, End, Job, Part, Place, Reply, TextPrompt, Work
 from dllm_stack.outcomes import ErrorCode, Outcome, Problem
+from dllm_stack.work import parts_of, total
 from gateway.ticket import Ticket
 
 JOB = Job(id="0" * 32, pool="tiny", gateway="g", prompt=TextPrompt("Hi"))
@@ -174,6 +175,25 @@ def test_a_blocks_work_comes_once() -> None:
         ticket.accept(each, at=0.0)
     works = [(arrival.block.token_ids, arrival.block.work.forwards) for arrival in ticket.take()]
     assert works == [([5, 6], 3), ([7], 4), ([8], 0)]
+
+
+def test_of_blocks_sent_as_one_each_is_told_once() -> None:
+    def sent(after: int, *parts: tuple[int, int]) -> Reply:
+        """Parts of so many tokens and forwards."""
+        each = [Part(tokens, Work(forwards=forwards)) for tokens, forwards in parts]
+        ids = list(range(after, after + sum(part.tokens for part in each)))
+        work = total(part.work for part in each)
+        block = Block(text="", token_ids=ids, prompt_tokens=1, work=work, parts=each)
+        return Reply(job_id=JOB.id, worker="w", attempt=1, after=Place(after, 0), block=block)
+
+    ticket = Ticket(JOB, lambda: None)
+    ticket.accept(sent(0, (2, 3), (3, 4)), at=0.0)
+    ticket.accept(sent(0, (2, 3), (4, 5), (1, 6)), at=0.0)  # by another attempt
+    costs = [
+        (part.tokens, part.work.forwards) for arrival in ticket.take() for part in parts_of(arrival.block)
+    ]
+    assert costs == [(2, 3), (3, 4), (1, 0), (1, 6)]
+    assert ticket.tokens == 7
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from dllm_stack.messages import (
 from dllm_stack.outcomes import ErrorCode, Outcome
 from dllm_stack.queue import Committal, PoolQueue
 from dllm_stack.redis import RedisError
-from dllm_stack.work import NONE, total
+from dllm_stack.work import NONE, parts_of, total
 from gateway.ticket import Ticket
 from worker import run as run_module
 from worker.engine.client import Finish, Progress
@@ -408,6 +408,9 @@ def test_the_client_gets_the_answer_of_the_undisturbed_run(
         first = block_sizes[0] - (0 if follow else len(case.prompt) % block_sizes[0])
         begins = [0, *range(first, len(token_ids), block_sizes[0])]
         assert total(block.work for block in blocks) == total(map(cost, begins))
+        # Each block's is told by itself, also where several were sent as one.
+        works = [part.work for block in blocks for part in parts_of(block)]
+        assert [work for work in works if work != NONE] == [cost(begin) for begin in begins]
     assert (end.outcome, end.finish_reason, end.matched_stop) == (Outcome.COMPLETED, reason, matched)
     assert (end.prompt_tokens, end.completion_tokens) == (len(case.prompt), len(token_ids))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dllm_stack.messages import Block, Committed, Place, Work
+from msgspec.structs import replace
+
+from dllm_stack.messages import Block, Committed, Part, Place, Work
 from worker.outbox import Outbox
 
 THREE, FOUR = Work(forwards=3, steps=2), Work(forwards=4, steps=3, edits=1)
@@ -34,8 +36,10 @@ def test_what_is_joined_is_sent_as_one_block() -> None:
     outbox.add([2, 3], "bc", FOUR)
     outbox.add([4], "", THREE, joined=True)
     outbox.add([], "d", joined=True)
-    whole = Work(forwards=7, steps=5, edits=1)
-    assert outbox.behind(1) == (Place(1, 1), block([2, 3, 4], "bcd", whole))
+    whole = replace(
+        block([2, 3, 4], "bcd", Work(forwards=7, steps=5, edits=1)), parts=[Part(2, FOUR), Part(1, THREE)]
+    )
+    assert outbox.behind(1) == (Place(1, 1), whole)
     assert outbox.end == Place(4, 4)
     assert not outbox.reaches(3)
     outbox.add([5], "e", FOUR)

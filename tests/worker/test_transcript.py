@@ -114,3 +114,19 @@ def test_an_unfinished_character_is_no_stop_string() -> None:
 
 def test_an_empty_stop_string_is_none() -> None:
     assert transcript("").read(ids("abc"), None) == Piece(ids("abc"), "abc", None)
+
+
+@pytest.mark.parametrize("stop", [(), ("中x",)])
+def test_text_that_may_come_later_comes_with_the_next_that_may_not(stop: tuple[str, ...]) -> None:
+    """Whole, wherever its characters and its attempts are cut."""
+    tokens = [*ids("a中"), 0, *ids("b😀c")]
+    for first in range(len(tokens)):
+        answer = transcript(*stop)
+        sent = answer.read(tokens[:first], None).text
+        for second in range(first, len(tokens)):
+            later = transcript(*stop, sent=len(sent))
+            later.read(tokens[:first], None, later=True)
+            told = [later.read(tokens[at : at + 1], None, later=True).text for at in range(first, second)]
+            assert stop or not any(told)
+            told.append(later.read(tokens[second:], LENGTH, later=True).text)
+            assert sent + "".join(told) == "a中b😀c"

@@ -63,7 +63,7 @@ class Talk:
 
     async def cut_off(self) -> None:
         """Without waiting for the client, but not before all is sent that was said."""
-        while self._writer.transport.get_write_buffer_size():
+        while self._writer.transport.get_write_buffer_size():  # noqa: ASYNC110
             await asyncio.sleep(0)
         self._writer.transport.abort()
 

@@ -61,8 +61,10 @@ class Talk:
         await asyncio.wait(both)
         return not event.is_set()
 
-    def cut_off(self) -> None:
-        """With a reset."""
+    async def cut_off(self) -> None:
+        """Without waiting for the client, but not before all is sent that was said."""
+        while self._writer.transport.get_write_buffer_size():  # noqa: ASYNC110
+            await asyncio.sleep(0)
         self._writer.transport.abort()
 
 

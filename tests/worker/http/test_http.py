@@ -180,7 +180,7 @@ async def test_a_request_of_which_the_answer_has_begun_is_not_sent_again() -> No
 
 
 async def test_no_request_is_lost_to_connections_that_are_closed_at_any_moment() -> None:
-    """Behind an answer, a while later, with a reset, or just when the next request comes."""
+    """Behind an answer, a while later, abruptly, or just when the next request comes."""
     random.seed(7)
 
     async def serve(talk: Talk) -> None:
@@ -189,7 +189,7 @@ async def test_no_request_is_lost_to_connections_that_are_closed_at_any_moment()
             await talk.say(WHOLE)
         match random.randrange(4):
             case 0:
-                talk.cut_off()
+                await talk.cut_off()
             case 1:
                 await asyncio.sleep(random.random() / 200)
             case 2:

@@ -69,7 +69,7 @@ class FakeGeneration:
         self._place = len(given)
         self._dice = dice
 
-    async def next(self) -> Progress:
+    async def next(self, within_s: float = 0) -> Progress:
         await asyncio.sleep(self._dice.uniform(0, 0.1))
         begin, block_end = self._place, (self._place // BLOCK_SIZE + 1) * BLOCK_SIZE
         self._place = min(block_end, TOKENS + 1)
@@ -246,7 +246,7 @@ async def ask(number: int, feed: Feed, gateway: str, dice: random.Random) -> str
     """Sends a request as a gateway does, and says how it ended."""
     wake = asyncio.Event()
     id, stream, patience = uuid.uuid4().hex, dice.random() < 0.5, dice.choice([None] * 9 + [0.3])
-    job = Job(id=id, pool=POOL, gateway=gateway, prompt=TokenPrompt([number]))
+    job = Job(id=id, pool=POOL, gateway=gateway, prompt=TokenPrompt([number]), streamed=stream)
     ticket, text = Ticket(job, wake.set), ""
     try:
         await feed.admit(ticket)

@@ -175,7 +175,7 @@ class FakeGeneration:
     def __init__(self, answer: Progress) -> None:
         self._answer = answer
 
-    async def next(self) -> Progress:
+    async def next(self, within_s: float = 0) -> Progress:
         return self._answer
 
     async def stop(self) -> bool:

@@ -410,13 +410,13 @@ def test_dashboards_are_those_of_configs(everything: list[Manifest]) -> None:
 # helm test
 
 
-async def _helm_test(url: str, *models: str, **environment: str) -> tuple[int, str]:
+async def _helm_test(url: str, *models: str, within_s: int = 0, **environment: str) -> tuple[int, str]:
     """As the pod runs it: its command, with the gateway's address in place of the Service's."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         SCRIPT.read_text(),
-        "0",
+        str(within_s),
         url,
         *models,
         stdout=subprocess.PIPE,
@@ -455,7 +455,8 @@ async def test_helm_test_makes_its_key_and_takes_it_back(
         status, said = await _helm_test(served.url, worker.pool)
         assert (status, "HTTP 401" in said) == (1, True), said
         by_redis = {"DLLM_ACCESS__KEYS": "redis", "DLLM_REDIS__URL": redis_settings.url}
-        status, said = await _helm_test(served.url, worker.pool, MAKE_KEY="1", **by_redis)
+        # The gateway has to hear of the key first.
+        status, said = await _helm_test(served.url, worker.pool, within_s=120, MAKE_KEY="1", **by_redis)
         assert (status, "'Hello world'" in said) == (0, True), said
     directory = await KeyStore(connections).read()
     assert not directory.tenants
